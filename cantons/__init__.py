@@ -1,0 +1,29 @@
+"""Personalised, online and mixed federated learning: every client keeps a part of the model of its own."""
+
+from cantons.algorithm import (
+    central,
+    fedadam,
+    fedavg,
+    fedavg_finetune,
+    fedavgm,
+    fedopt,
+    fedprox,
+    fedsgd,
+    fedyogi,
+    independent,
+    l2gd,
+    scaffold,
+)
+from cantons.clock import rounds
+from cantons.data import Federation, digits, federation, from_clients, libsvm, npz, synthetic, task_protocol
+from cantons.engine import Local
+from cantons.errors import InputError
+from cantons.models import cnn, linear, mlp
+from cantons.problem import classification, from_equinox, from_flax, from_functions, logistic, regression
+from cantons.protocol import Algorithm, Batch, Clock, Problem, Stack, Sum
+from cantons.recipe import algorithm
+from cantons.study.callbacks import Callback
+from cantons.study.result import Result, Trained
+from cantons.study.run import run
+
+__version__ = "0.1.0"

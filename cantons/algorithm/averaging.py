@@ -1,0 +1,84 @@
+"""Train locally, average the changes, let a server optimiser step: the family FedAvg belongs to.
+
+Reddi et al., "Adaptive Federated Optimization", ICLR 2021, Algorithm 1 (FedOpt). With a server step of 1
+it is FedAvg. If the problem has a private part, it moves in the same local steps and stays at its client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import optax
+
+from cantons.aggregate import weighted_mean
+from cantons.algorithm.schedule import Schedule, as_schedule
+from cantons.algorithm.training import Adjust, Trained, Work, fitter
+from cantons.algorithm.trees import scale, subtract
+from cantons.errors import at_least, one_of
+from cantons.protocol import Algorithm, Array, Problem, PyTree
+
+
+class Server(NamedTuple):
+    shared: PyTree
+    memory: PyTree  # the server optimiser's state
+    round: Array
+
+
+class Client(NamedTuple):
+    private: PyTree
+    visits: Array  # rounds this client has acted in
+
+
+class Message(NamedTuple):
+    shared: PyTree
+    step_size: Array
+
+
+class Upload(NamedTuple):
+    change: PyTree  # of the shared part
+    weight: Array
+
+
+def averaging(
+    problem: Problem,
+    train: Callable[..., Trained],
+    step_size: float | dict | Schedule,
+    server_optimizer: optax.GradientTransformation,
+    weighting: str,
+    fit_epochs: int,
+    batch_size: int | None,
+    adjust: Callable[[PyTree], Adjust] | None = None,
+) -> Algorithm:
+    """Build the algorithm; `adjust(anchor)` changes the local direction given the shared part received."""
+    one_of("weighting", weighting, ("examples", "uniform"))
+    at_least("fit_epochs", fit_epochs, 1)
+    schedule = as_schedule(step_size)
+    fit = fitter(problem.loss, Work(epochs=fit_epochs, batch_size=batch_size))
+
+    def init_server(key, shared):
+        return Server(shared, server_optimizer.init(shared), jnp.zeros((), jnp.int32))
+
+    def init_client(key, shared, private):
+        return Client(private, jnp.zeros((), jnp.int32))
+
+    def broadcast(key, server, central):
+        return Message(server.shared, schedule(server.round))
+
+    def client_update(key, message, client, data):
+        extra = {} if adjust is None else {"adjust": adjust(message.shared)}
+        local = train(key, message.shared, client.private, data, message.step_size, **extra)
+        weight = jnp.asarray(data.size, float) if weighting == "examples" else jnp.ones(())
+        return Upload(subtract(local.shared, message.shared), weight), Client(local.private, client.visits + 1)
+
+    def server_update(key, server, mean, central):
+        # The negated mean change plays the gradient's part.
+        moves, memory = server_optimizer.update(scale(-1.0, mean.value), server.memory, server.shared)
+        return Server(optax.apply_updates(server.shared, moves), memory, server.round + 1)
+
+    def model(key, message, client, data):
+        private = fit(key, message.shared, client.private, data, message.step_size, client.visits)
+        return message.shared, private
+
+    return Algorithm(init_server, init_client, broadcast, client_update, weighted_mean, server_update, model)

@@ -1,0 +1,56 @@
+"""Step sizes over rounds: functions from the round number to a step size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+
+from cantons.errors import at_least, positive, unknown
+from cantons.protocol import Array
+
+Schedule = Callable[[Array], Array]
+
+
+def constant(value: float) -> Schedule:
+    positive("value", value)
+    return lambda step: jnp.full((), value)
+
+
+def linear(peak: float, rounds: int, warmup: int = 0, end: float = 0.0) -> Schedule:
+    """Rise from 0 to `peak` over `warmup` rounds, then fall linearly to `end` at round `rounds`."""
+    positive("peak", peak)
+    at_least("warmup", warmup, 0)
+    at_least("rounds", rounds, warmup + 1)
+
+    def value(step):
+        rising = (step + 1) / max(warmup, 1)
+        falling = (rounds - step) / (rounds - warmup)
+        return jnp.where(step < warmup, peak * rising, end + (peak - end) * jnp.clip(falling, 0.0, 1.0))
+
+    return value
+
+
+def step_decay(start: float, factor: float, every: int) -> Schedule:
+    """`start`, multiplied by `factor` after each `every` rounds."""
+    positive("start", start)
+    positive("factor", factor)
+    at_least("every", every, 1)
+    return lambda step: start * jnp.power(factor, step // every)
+
+
+SCHEDULES: dict[str, Callable[..., Schedule]] = {"constant": constant, "linear": linear, "step_decay": step_decay}
+
+
+def as_schedule(step_size: float | dict | Schedule) -> Schedule:
+    """A number, `{"name": "linear", "peak": 0.1, "rounds": 100}`, or a function, as a function of the round."""
+    if callable(step_size):
+        return step_size
+    if isinstance(step_size, dict):
+        options = dict(step_size)
+        name = options.pop("name", "")
+        if name not in SCHEDULES:
+            raise unknown("schedule", name, SCHEDULES)
+        return SCHEDULES[name](**options)
+    positive("step_size", step_size)
+    return constant(step_size)

@@ -1,0 +1,123 @@
+"""What nearly every client does in a round: some steps of a gradient method on its own data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from cantons.errors import at_least, positive, unknown
+from cantons.protocol import Array, Batch, Data, Key, PyTree
+
+Loss = Callable[[PyTree, PyTree, Batch], Array]
+OptimizerBuilder = Callable[[Array], optax.GradientTransformation]  # step size -> optimiser
+Optimizer = str | OptimizerBuilder
+
+OPTIMIZERS: dict[str, OptimizerBuilder] = {
+    "sgd": optax.sgd,
+    "momentum": lambda step_size: optax.sgd(step_size, momentum=0.9),
+    "adam": optax.adam,
+    "adamw": optax.adamw,
+    "adagrad": optax.adagrad,
+    "rmsprop": optax.rmsprop,
+    "yogi": optax.yogi,
+}
+
+
+class Trained(NamedTuple):
+    shared: PyTree
+    private: PyTree
+    steps: Array  # how many gradient steps were made
+
+
+# (gradient of the shared part, current shared part) -> the direction to use instead
+Adjust = Callable[[PyTree, PyTree], PyTree]
+
+
+def optimizer_named(name: Optimizer) -> OptimizerBuilder:
+    if callable(name):
+        return name
+    if name not in OPTIMIZERS:
+        raise unknown("optimizer", name, OPTIMIZERS)
+    return OPTIMIZERS[name]
+
+
+class Work(NamedTuple):
+    """How much a client computes: passes over its data, or a number of sampled batches; None = all examples."""
+
+    epochs: int = 1
+    steps: int | None = None
+    batch_size: int | None = 32
+
+    def checked(self) -> Work:
+        at_least("epochs", self.epochs, 1)
+        if self.steps is not None:
+            at_least("steps", self.steps, 1)
+        if self.batch_size is not None:
+            at_least("batch_size", self.batch_size, 1)
+        return self
+
+    def fold(self, key: Key, data: Data, body: Callable[[PyTree, Batch], PyTree], carry: PyTree) -> PyTree:
+        """Fold `body` over the batches this work consists of."""
+        if self.batch_size is None:
+            whole = data.full()
+            return jax.lax.fori_loop(0, self.steps or self.epochs, lambda _, carry: body(carry, whole), carry)
+        if self.steps is not None:
+            size = self.batch_size
+            return jax.lax.fori_loop(0, self.steps, lambda number, carry: body(
+                carry, data.sample(jax.random.fold_in(key, number), size)), carry)
+        if self.epochs == 1:
+            return data.epoch(key, self.batch_size, body, carry)
+        size = self.batch_size
+        return jax.lax.fori_loop(0, self.epochs, lambda number, carry: data.epoch(
+            jax.random.fold_in(key, number), size, body, carry), carry)
+
+
+def trainer(loss: Loss, work: Work, optimizer: Optimizer = "sgd",
+            clip_norm: float | None = None) -> Callable[..., Trained]:
+    """Build `train(key, shared, private, data, step_size, adjust)`: both parts move together.
+
+    `adjust` replaces the shared part's gradient, which is all that FedProx and SCAFFOLD change.
+    """
+    work.checked()
+    make = optimizer_named(optimizer)
+    if clip_norm is not None:
+        positive("clip_norm", clip_norm)
+
+    def train(key: Key, shared: PyTree, private: PyTree, data: Data, step_size: Array,
+              adjust: Adjust = lambda gradient, shared: gradient) -> Trained:
+        method = make(step_size)
+        if clip_norm is not None:
+            method = optax.chain(optax.clip_by_global_norm(clip_norm), method)
+
+        def step(carry, batch):
+            parts, memory, count = carry
+            shared_gradient, private_gradient = jax.grad(loss, argnums=(0, 1))(*parts, batch)
+            direction = adjust(shared_gradient, parts[0]), private_gradient
+            moves, memory = method.update(direction, memory, parts)
+            return optax.apply_updates(parts, moves), memory, count + 1
+
+        parts = shared, private
+        parts, _, count = work.fold(key, data, step, (parts, method.init(parts), jnp.zeros((), jnp.int32)))
+        return Trained(parts[0], parts[1], count)
+
+    return train
+
+
+def fitter(loss: Loss, work: Work) -> Callable[[Key, PyTree, PyTree, Data, Array, Array], PyTree]:
+    """Build `fit(key, shared, private, data, step_size, visits)`: the private part a client predicts with.
+
+    A client that has acted keeps what it learned. One that never has, because it is new or remembers
+    nothing, fits its private part on its own training data while the shared part stands still.
+    """
+
+    def fit(key: Key, shared: PyTree, private: PyTree, data: Data, step_size: Array, visits: Array) -> PyTree:
+        if not jax.tree.leaves(private):
+            return private
+        train = trainer(lambda part, nothing, batch: loss(shared, part, batch), work)
+        return jax.lax.cond(visits == 0, lambda: train(key, private, (), data, step_size).shared, lambda: private)
+
+    return fit

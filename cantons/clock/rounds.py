@@ -1,0 +1,84 @@
+"""The rounds clock: a cohort hears, acts and is counted; everybody else sleeps."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cantons.errors import InputError, at_least
+from cantons.protocol import Array, Clock, Key, Plan
+from cantons.recipe import clock
+from cantons.shuffle import permutation
+
+
+@clock
+def rounds(population: int, *, cohort: int | None = None, replace: bool = False,
+           available: np.ndarray | str | None = None) -> Clock:
+    """Draw `cohort` clients per round, uniformly without (or with) replacement; None takes all of them.
+
+    `available` is a trace: a boolean array [rounds, clients], or an npz file with one named `available`; row
+    t (repeated from the start when it ends) says who can be drawn in round t. A round with fewer available
+    clients than the cohort takes all of them.
+    """
+    if cohort is None:
+        cohort = population
+    at_least("cohort", cohort, 1)
+    if cohort > population:
+        raise InputError(f"cohort is {cohort} but there are only {population} clients; give at most {population}.")
+    if available is not None:
+        if replace:
+            raise InputError("an availability trace is drawn from without replacement; set replace = false.")
+        return Clock(cohort, False, _trace(available, population), _from_available(population, cohort))
+    if replace:
+        return Clock(cohort, False, (), _with_replacement(population, cohort))
+    if cohort == population:
+        return Clock(cohort, True, (), lambda arrays, key, round: _all_three(jnp.arange(population), population))
+
+    def sample(arrays: tuple, key: Key, round: Array) -> Plan:
+        return _all_three(jnp.sort(permutation(key, population)(jnp.arange(cohort))), population)
+
+    return Clock(cohort, True, (), sample)
+
+
+def _all_three(ids: Array, population: int, counts: Array | None = None) -> Plan:
+    """Hearing, acting and counting are one set; ids of `population` are spare slots."""
+    there = ids < population
+    return Plan(ids, there, there.astype(jnp.int32) if counts is None else counts, there)
+
+
+def _with_replacement(population: int, cohort: int):
+    def sample(arrays: tuple, key: Key, round: Array) -> Plan:
+        draws = jnp.sort(jax.random.randint(key, (cohort,), 0, population))
+        first = jnp.concatenate([jnp.ones(1, bool), draws[1:] != draws[:-1]])
+        # A client drawn twice works once and counts twice; its other slots stay spare.
+        times = jnp.searchsorted(draws, draws, side="right") - jnp.searchsorted(draws, draws, side="left")
+        ids = jnp.where(first, draws, population)
+        order = jnp.argsort(ids)
+        return _all_three(ids[order], population, jnp.where(first, times, 0)[order].astype(jnp.int32))
+
+    return sample
+
+
+def _from_available(population: int, cohort: int):
+    def sample(trace: Array, key: Key, round: Array) -> Plan:
+        present = trace[round % trace.shape[0]]
+        lots = jnp.where(present, jax.random.uniform(key, (population,)), 2.0)
+        _, drawn = jax.lax.top_k(-lots, cohort)
+        return _all_three(jnp.sort(jnp.where(present[drawn], drawn, population)), population)
+
+    return sample
+
+
+def _trace(available: np.ndarray | str, population: int) -> np.ndarray:
+    if isinstance(available, str):
+        try:
+            with np.load(available, allow_pickle=False) as file:
+                available = file["available"]
+        except (OSError, ValueError, KeyError) as error:
+            raise InputError(f"cannot read an array 'available' from {available}: {error}.") from error
+    trace = np.asarray(available, bool)
+    if trace.ndim != 2 or trace.shape[1] != population or not len(trace):
+        raise InputError(f"the availability trace has shape {trace.shape}; it needs one row per round and one "
+                         f"column for each of the {population} clients.")
+    return trace

@@ -1,0 +1,152 @@
+"""Rows become a federation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cantons.data.checks import as_labels, as_rows, finite, some
+from cantons.data.federation import Federation, Population, gather, hold_out, some_of
+from cantons.data.partition import natural
+from cantons.data.ragged import Ragged, from_sizes
+from cantons.data.seeds import generator
+from cantons.errors import InputError
+from cantons.protocol import PyTree
+
+
+def federation(
+    inputs: PyTree,
+    targets: PyTree,
+    clients: ArrayLike,
+    *,
+    test: float | np.ndarray = 0.2,
+    new: float = 0,
+    classes: int | None = None,
+    central: tuple[PyTree, PyTree] | None = None,
+    min_examples: int = 1,
+    name: str = "data",
+    seed: int = 0,
+) -> Federation:
+    """Rows with a client id each become a federation in which every client has test rows of its own.
+
+    `test` is the fraction of each client's rows to set aside (one row always stays for training), or a
+    boolean per row. `new` sets whole clients aside: a fraction of them, or from 1 on a number. `classes` is
+    the number of labels, None for regression. `central` is the datacenter's (inputs, targets). Clients
+    with fewer than `min_examples` rows are left out. A client's split depends on the seed and its own
+    name and rows, never on the other clients.
+
+    >>> data = federation(np.zeros((6, 2)), np.arange(6.0), ["ann"] * 4 + ["bob"] * 2, test=0.5)
+    >>> print(data.describe())
+    data: 2 clients, 3 training and 3 test examples
+    training examples per client: 1 to 2, median 1.5
+    targets: numbers
+    test set: 50% of each client's own examples
+    """
+    inputs, targets, rows = as_rows(inputs, targets)
+    numbers, names = natural(clients)
+    if rows == 0:
+        raise InputError("there are no rows, so there are no clients; give at least one example.")
+    if len(numbers) != rows:
+        raise InputError(f"there are {len(numbers)} client ids for {rows} rows; give one id per row.")
+
+    def where(row: int) -> str:
+        own = np.count_nonzero(numbers[:row] == numbers[row])
+        return f"row {own} (from 0) of client {names[numbers[row]]!r}"
+
+    finite("inputs", inputs, where)
+    finite("targets", targets, where)
+    if classes is not None:
+        targets = as_labels(targets, classes, where)
+
+    if isinstance(test, np.ndarray):
+        marked, test_set = _given_rows(test, rows), "the rows marked as test"
+    else:
+        marked = _own_rows(test, numbers, names, seed)
+        test_set = f"{100 * test:g}% of each client's own examples"
+
+    in_order = np.argsort(numbers, kind="stable")
+
+    def pick(chosen: np.ndarray) -> Ragged:
+        sizes = np.bincount(numbers[chosen], minlength=len(names))
+        return gather(inputs, targets, in_order[chosen[in_order]], sizes)
+
+    whole = Federation(Population(pick(~marked), pick(marked), names), central=_datacenter(central),
+                       classes=classes, name=name, test_set=test_set)
+    return hold_out(_large_enough(whole, min_examples), new, seed=seed)
+
+
+def from_clients(clients: Mapping[str, tuple[PyTree, PyTree]], **options: Any) -> Federation:
+    """One (inputs, targets) pair per client's name becomes a federation; options as in `federation`.
+
+    >>> ann, bob = (np.zeros((3, 2)), np.zeros(3)), (np.ones((1, 2)), np.ones(1))
+    >>> from_clients({"ann": ann, "bob": bob}).train.sizes.tolist()
+    [2, 1]
+    """
+    if not clients:
+        raise InputError("there are no clients; give at least one name with its (inputs, targets).")
+    checked = {name: as_rows(*pair, whose=f" of client {name!r}") for name, pair in clients.items()}
+    pairs = {name: (inputs, targets) for name, (inputs, targets, _) in checked.items()}
+    sizes = [size for *_, size in checked.values()]
+    empty = [name for name, size in zip(pairs, sizes, strict=True) if size == 0]
+    if empty:
+        raise InputError(f"no examples for {some(empty)}; leave such clients out or give them some.")
+    _same_shapes(pairs)
+    inputs, targets = jax.tree.map(lambda *leaves: np.concatenate(leaves), *pairs.values())
+    return federation(inputs, targets, np.repeat(list(pairs), sizes), **options)
+
+
+def _same_shapes(pairs: Mapping[str, tuple[PyTree, PyTree]]) -> None:
+    shapes = {name: jax.tree.map(lambda leaf: str(leaf.shape[1:]), pair) for name, pair in pairs.items()}
+    first, expected = next(iter(shapes.items()))
+    for name, found in shapes.items():
+        for what, one, other in zip(("inputs", "targets"), found, expected, strict=True):
+            if one != other:
+                raise InputError(f"{what} of client {name!r} have shape {one} per example and those of "
+                                 f"client {first!r} {other}; all clients must agree.")
+
+
+def _own_rows(fraction: float, numbers: np.ndarray, names: tuple[str, ...], seed: int) -> np.ndarray:
+    """Mark a fraction of each client's rows, never all of them."""
+    if not 0 <= fraction < 1:
+        raise InputError(f"test is {fraction}; give a fraction from 0 to below 1, or a boolean per row.")
+    marked = np.zeros(len(numbers), bool)
+    ends = np.cumsum(np.bincount(numbers))
+    for name, rows in zip(names, np.split(np.argsort(numbers, kind="stable"), ends[:-1]), strict=True):
+        count = min(round(fraction * len(rows)), len(rows) - 1)
+        marked[generator(seed, "test", name).choice(rows, count, replace=False)] = True
+    return marked
+
+
+def _given_rows(test: np.ndarray, rows: int) -> np.ndarray:
+    if test.dtype != bool or test.shape != (rows,):
+        raise InputError(f"test is an array of {test.dtype} and shape {test.shape}; "
+                         f"give a fraction, or one boolean for each of the {rows} rows.")
+    return test
+
+
+def _datacenter(central: tuple[PyTree, PyTree] | None) -> Ragged | None:
+    if central is None:
+        return None
+    inputs, targets, rows = as_rows(*central, whose=" of central")
+    if rows == 0:
+        raise InputError("central has no rows; leave it out or give it some.")
+    for what, arrays in (("inputs", inputs), ("targets", targets)):
+        finite(f"{what} of central", arrays, lambda row: f"row {row} (from 0)")
+    return from_sizes(inputs, targets, np.array([rows]))
+
+
+def _large_enough(whole: Federation, min_examples: int) -> Federation:
+    sizes = np.add(whole.train.sizes, whole.test.sizes)
+    enough = sizes >= min_examples
+    if not enough.any():
+        raise InputError(f"min_examples is {min_examples} and no client has more than {sizes.max()}; "
+                         "lower it.")
+    if enough.all():
+        return whole
+    note = f"left out: {np.count_nonzero(~enough)} clients with fewer than {min_examples} examples"
+    return replace(whole, clients=some_of(whole.clients, enough), notes=(*whole.notes, note))

@@ -1,0 +1,126 @@
+"""A federation: clients, each with examples of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from cantons.data.checks import some
+from cantons.data.ragged import Ragged, from_sizes
+from cantons.data.seeds import generator
+from cantons.errors import InputError
+from cantons.protocol import PyTree
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """Some clients: the examples each trains on, and those it is judged by (there may be none)."""
+
+    train: Ragged
+    test: Ragged
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        sizes = self.train.population, self.test.population, len(self.names)
+        if len(set(sizes)) > 1:
+            raise InputError(f"train, test and names are of {sizes} clients; list the same clients in each.")
+        empty = [name for name, size in zip(self.names, self.train.sizes, strict=True) if size == 0]
+        if empty:
+            raise InputError(f"no training examples for {some(empty)}; leave such clients out or give them "
+                             "some.")
+
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """The data of a study: clients that train, new ones that only come later, and the datacenter's own."""
+
+    clients: Population
+    new: Population | None = None
+    central: Ragged | None = None
+    classes: int | None = None  # how many labels there are; None for regression
+    name: str = "data"
+    test_set: str = "each client's own test examples"  # a phrase for reports
+    notes: tuple[str, ...] = ()  # what was drawn or left out on the way here, a phrase each
+    spec: Mapping[str, Any] | None = None  # the named parts that rebuild this; filled by the study reader
+
+    @property
+    def train(self) -> Ragged:
+        return self.clients.train
+
+    @property
+    def test(self) -> Ragged:
+        return self.clients.test
+
+    @property
+    def population(self) -> int:
+        return self.train.population
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one example's inputs."""
+        if not hasattr(self.train.inputs, "shape"):
+            raise InputError(f"the inputs of {self.name!r} are several arrays, so they have no single shape; "
+                             "tell the model the shape of each.")
+        return self.train.inputs.shape[1:]
+
+    def describe(self) -> str:
+        """A few lines for people."""
+        sizes = self.train.sizes
+        lines = [
+            f"{self.name}: {_amounts(self.clients)}",
+            f"training examples per client: {sizes.min()} to {sizes.max()}, median {np.median(sizes):g}",
+            f"targets: {'numbers' if self.classes is None else f'{self.classes} classes'}",
+            f"test set: {self.test_set}",
+        ]
+        if self.new is not None:
+            lines.append(f"new clients: {_amounts(self.new)}")
+        if self.central is not None:
+            lines.append(f"datacenter: {self.central.longest} examples")
+        return "\n".join([*lines, *self.notes])
+
+
+def pooled(ragged: Ragged) -> Ragged:
+    """The same rows, all owned by one client. Nothing is copied."""
+    rows = len(jax.tree.leaves(ragged.inputs)[0])
+    return from_sizes(ragged.inputs, ragged.targets, np.array([rows]))
+
+
+def hold_out(whole: Federation, new: float, *, seed: int) -> Federation:
+    """Set random clients aside: they never train, and show how the result serves a stranger.
+
+    `new` is a fraction of the clients or, from 1 on, their number.
+    """
+    count = max(1, round(new * whole.population)) if 0 < new < 1 else new
+    if not 0 <= count < whole.population or count != int(count):
+        raise InputError(f"new is {new} with {whole.population} clients; give a fraction below 1 or a whole "
+                         "number of clients, and leave at least one to train.")
+    if count == 0:
+        return whole
+    strangers = generator(seed, "new").permutation(whole.population) < count
+    return replace(whole, clients=some_of(whole.clients, ~strangers), new=some_of(whole.clients, strangers))
+
+
+def some_of(clients: Population, chosen: np.ndarray) -> Population:
+    """The clients for which the boolean `chosen` is true."""
+
+    def pick(ragged: Ragged) -> Ragged:
+        sizes = np.asarray(ragged.sizes)
+        return gather(ragged.inputs, ragged.targets, np.repeat(chosen, sizes), sizes[chosen])
+
+    names = tuple(name for name, wanted in zip(clients.names, chosen, strict=True) if wanted)
+    return Population(pick(clients.train), pick(clients.test), names)
+
+
+def gather(inputs: PyTree, targets: PyTree, rows: np.ndarray, sizes: np.ndarray) -> Ragged:
+    """Copy `rows`, which name one client's rows after the other's, `sizes` of them each."""
+    inputs, targets = jax.tree.map(lambda leaf: leaf[rows], (inputs, targets))
+    return from_sizes(inputs, targets, sizes)
+
+
+def _amounts(clients: Population) -> str:
+    train, test = clients.train.sizes.sum(), clients.test.sizes.sum()
+    return f"{len(clients.names)} clients, {train} training and {test} test examples"

@@ -1,0 +1,120 @@
+"""Examples of many clients packed end to end: no padding, however unequal the clients are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cantons.errors import InputError
+from cantons.protocol import Array, Batch, Key, PyTree
+from cantons.shuffle import permutation
+
+
+@partial(jax.tree_util.register_dataclass, data_fields=["inputs", "targets", "starts", "sizes"],
+         meta_fields=["longest", "uniform"])
+@dataclass(frozen=True)
+class Ragged:
+    """Client i owns rows `starts[i] : starts[i] + sizes[i]` of every leaf of `inputs` and `targets`."""
+
+    inputs: PyTree
+    targets: PyTree
+    starts: Array | np.ndarray
+    sizes: Array | np.ndarray
+    longest: int = field(default=0)  # the largest size: known before compiling
+    uniform: bool = field(default=False)  # all sizes equal: loops get a fixed length
+
+    @property
+    def population(self) -> int:
+        return self.starts.shape[0]
+
+    def client(self, index: Array | int) -> Examples:
+        """A handle on one client's rows; `index` may be traced."""
+        # A uniform federation's size is a plain number, so its loops are unrolled or scanned, never searched.
+        size = self.longest if self.uniform else self.sizes[index]
+        return Examples(self.inputs, self.targets, self.starts[index], size, self.longest)
+
+
+def pack(inputs: Sequence[PyTree], targets: Sequence[PyTree]) -> Ragged:
+    """Pack one (inputs, targets) pair per client; leaves are NumPy arrays with one row per example.
+
+    >>> packed = pack([np.zeros((3, 2)), np.ones((1, 2))], [np.arange(3), np.arange(1)])
+    >>> packed.sizes.tolist(), packed.inputs.shape
+    ([3, 1], (4, 2))
+    """
+    sizes = np.array([len(jax.tree.leaves(one)[0]) for one in inputs], np.int32)
+    joined = [jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts) for parts in (inputs, targets)]
+    return from_sizes(joined[0], joined[1], sizes)
+
+
+def from_sizes(inputs: PyTree, targets: PyTree, sizes: np.ndarray) -> Ragged:
+    """Wrap rows that already lie in client order."""
+    sizes = np.asarray(sizes, np.int32)
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int32)
+    longest = int(sizes.max(initial=0))
+    return Ragged(inputs, targets, starts, sizes, longest, bool((sizes == longest).all()))
+
+
+class Examples:
+    """One client's rows, as `protocol.Data`."""
+
+    def __init__(self, inputs: PyTree, targets: PyTree, start: Array, size: Array | int, longest: int):
+        self._rows = (inputs, targets)
+        self._start = start
+        self.size = size
+        self.longest = longest
+
+    def sample(self, key: Key, size: int) -> Batch:
+        return self._take(jax.random.randint(key, (size,), 0, self.size), jnp.ones(size))
+
+    def epoch(self, key: Key, size: int, body: Callable[[PyTree, Batch], PyTree], carry: PyTree) -> PyTree:
+        return self._pass(size, permutation(key, self.size), body, carry)
+
+    def fold(self, size: int, body: Callable[[PyTree, Batch], PyTree], carry: PyTree) -> PyTree:
+        return self._pass(size, lambda places: places, body, carry)
+
+    def full(self) -> Batch:
+        places = jnp.arange(self.longest)
+        return self._take(jnp.where(places < self.size, places, 0), self._mask(places))
+
+    def now(self) -> Batch:
+        raise InputError("this data has no clock: only a stream knows the examples of now.")
+
+    def batches(self, size: int) -> Array | int:
+        """How many batches of `size` one pass takes."""
+        return (self.size + size - 1) // size
+
+    def _pass(self, size: int, order: Callable[[Array], Array], body: Callable, carry: PyTree) -> PyTree:
+        size = min(size, max(self.longest, 1))
+        batches = self.batches(size)
+
+        def places_of(number: Array) -> Array:
+            return number * size + jnp.arange(size, dtype=jnp.int32)
+
+        def rows_of(places: Array) -> Array:
+            return order(jnp.minimum(places, self.size - 1))
+
+        def step(carry: PyTree, places: Array, rows: Array) -> PyTree:
+            return body(carry, self._take(rows, self._mask(places, size)))
+
+        if isinstance(batches, int):  # a known length: order all rows in one go
+            places = jnp.arange(batches * size, dtype=jnp.int32)
+            pairs = places.reshape(batches, size), rows_of(places).reshape(batches, size)
+            return jax.lax.scan(lambda carry, pair: (step(carry, *pair), None), carry, pairs)[0]
+        return jax.lax.fori_loop(0, batches, lambda number, carry: step(
+            carry, places_of(number), rows_of(places_of(number))), carry)
+
+    def _mask(self, places: Array, size: int | None = None) -> Array:
+        whole = isinstance(self.size, int) and self.size % (size or self.longest or 1) == 0
+        # Known at compile time to be all ones, so that the compiler drops the masking altogether.
+        return jnp.ones(places.shape) if whole else jnp.where(places < self.size, 1.0, 0.0)
+
+    def _take(self, rows: Array, mask: Array) -> Batch:
+        inputs, targets = jax.tree.map(
+            lambda leaf: leaf.at[self._start + rows].get(mode="promise_in_bounds", wrap_negative_indices=False),
+            self._rows)
+        return Batch(inputs, targets, mask)

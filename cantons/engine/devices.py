@@ -1,0 +1,36 @@
+"""Which devices a run uses, and how many clients each works on at once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from cantons.errors import InputError
+
+AXIS = "clients"
+
+
+def one_device_per_core() -> None:
+    """On a CPU, give XLA one device per core; too late, and harmless, once JAX has computed anything."""
+    with contextlib.suppress(RuntimeError):
+        if jax.config.jax_num_cpu_devices <= 1:
+            jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
+
+
+def mesh_of(devices: int | None) -> Mesh:
+    """A line of `devices` devices, all by default."""
+    one_device_per_core()
+    there = jax.local_devices()
+    if devices is not None and not 1 <= devices <= len(there):
+        raise InputError(f"devices is {devices}; this process has {len(there)} ({there[0].platform}).")
+    return Mesh(np.array(there[:devices]), (AXIS,))
+
+
+def replicated(mesh: Mesh, tree: Any) -> Any:
+    """A copy of every leaf on every device: placed before the first call, so that nothing compiles twice."""
+    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()), may_alias=False)

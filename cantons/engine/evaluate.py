@@ -1,0 +1,79 @@
+"""Score every client's model, shared and personalised, on its own examples: one compiled program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from cantons.engine.fanout import Fanout, fan_out
+from cantons.engine.round import keyed
+from cantons.protocol import Algorithm, Array, Batch, Data, Key, Problem, PyTree
+
+BATCH = 128  # examples scored at once
+
+
+def scorer(problem: Problem, algorithm: Algorithm, fanout: Fanout, common: PyTree) -> Callable[..., PyTree]:
+    """Build `scores(train, test, central, server, start, clients, key, first_id)`.
+
+    It returns {"train" | "test": {"shared" | "personal": {metric: one mean per client}}}. `start` is the
+    private part every client begins with: the shared model predicts with it. The personalised model may
+    look at a client's training examples, never at its test examples. `common` is (server, start, client,
+    handle) as shapes, to see whether the two models are one and the same.
+    """
+    impersonal = _is_shared_model(algorithm, *common)
+
+    def scores(train, test, central, server, start, clients, key, first_id):
+        population = train.starts.shape[0]
+        ids = jnp.minimum(jnp.arange(fanout.padded(population)), population - 1)
+        message = algorithm.broadcast(key, server, None if central is None else central.client(0))
+        rows = jax.tree.map(lambda leaf: leaf[ids], clients)
+
+        def each(common, slot):
+            train, test, message, shared, start = common
+            index, key, client = slot
+            sent = algorithm.select(message, algorithm.request(client, train.client(index)))
+            parts = {"personal": algorithm.model(key, sent, client, train.client(index))}
+            if not impersonal:
+                parts["shared"] = shared, start
+            found = {name: {which: mean_scores(problem, *pair, examples.client(index)) for which, pair in parts.items()}
+                     for name, examples in (("train", train), ("test", test))}
+            if impersonal:
+                found = {name: which | {"shared": which["personal"]} for name, which in found.items()}
+            return (), found
+
+        slots = ids, keyed(key, first_id + ids), rows
+        _, found = fan_out(fanout, each, (train, test, message, server.shared, start), slots)
+        return jax.tree.map(lambda leaf: leaf[:population], found)
+
+    return scores
+
+
+def mean_scores(problem: Problem, shared: PyTree, private: PyTree, data: Data) -> dict[str, Array]:
+    """Each metric's mean over all of one client's examples; NaN if it has none."""
+
+    def add(totals, batch: Batch):
+        values = problem.score(shared, private, batch)
+        return jax.tree.map(lambda total, value: total + (value * batch.mask).sum(), totals, values)
+
+    shapes = jax.eval_shape(lambda: problem.score(shared, private, data.full()))
+    totals = data.fold(BATCH, add, jax.tree.map(lambda leaf: jnp.zeros((), leaf.dtype), shapes))
+    return jax.tree.map(lambda total: total / jnp.asarray(data.size, total.dtype), totals)
+
+
+def _is_shared_model(algorithm: Algorithm, server: PyTree, start: PyTree, client: PyTree, handle) -> bool:
+    """Does `model` hand back the server's shared part untouched, with no private part? Then score it once."""
+    same = []
+
+    def trace(key: Key, server, client, examples):
+        message = algorithm.broadcast(key, server, None)
+        shared, private = algorithm.model(key, message, client, examples.client(0))
+        pairs = zip(jax.tree.leaves(shared), jax.tree.leaves(server.shared), strict=False)
+        same.append(not jax.tree.leaves(private) and not jax.tree.leaves(start)
+                    and jax.tree.structure(shared) == jax.tree.structure(server.shared)
+                    and all(left is right for left, right in pairs))
+        return 0
+
+    jax.eval_shape(trace, jax.random.key(0), server, client, handle)
+    return same[0]

@@ -1,0 +1,72 @@
+"""Run one function for every client of a cohort: in turn, in groups, or all at once, over the devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh, PartitionSpec
+
+from cantons.engine.devices import AXIS
+from cantons.protocol import PyTree
+
+Each = Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]  # (common, slot) -> (summand, row)
+
+
+class Fanout(NamedTuple):
+    """`group` clients are vectorised at a time, on each device of the mesh; 1 is a plain scan."""
+
+    mesh: Mesh
+    group: int
+
+    @property
+    def multiple(self) -> int:
+        """The number of slots must be a multiple of this."""
+        return self.mesh.size * self.group
+
+    def padded(self, slots: int) -> int:
+        return -(-slots // self.multiple) * self.multiple
+
+
+def fan_out(fanout: Fanout, each: Each, common: PyTree, slots: PyTree) -> tuple[PyTree, PyTree]:
+    """The sum of the summands over all slots, and the stack of their rows.
+
+    `common` is the same for all; it is an argument, not a closure, because each device needs its own copy.
+    """
+    if fanout.mesh.size == 1:
+        return _on_one_device(each, fanout.group, common, slots)
+
+    def on_each_device(common: PyTree, slots: PyTree) -> tuple[PyTree, PyTree]:
+        total, rows = _on_one_device(each, fanout.group, common, slots)
+        return jax.lax.psum(total, AXIS), rows
+
+    whole, part = PartitionSpec(), PartitionSpec(AXIS)
+    return jax.shard_map(on_each_device, mesh=fanout.mesh, in_specs=(whole, part), out_specs=(whole, part),
+                         check_vma=False)(common, slots)
+
+
+def _on_one_device(each: Each, group: int, common: PyTree, slots: PyTree) -> tuple[PyTree, PyTree]:
+    count = jax.tree.leaves(slots)[0].shape[0]
+    if group >= count > 1:
+        return _together(each, common, slots)
+    work = each if group == 1 else lambda common, slots: _together(each, common, slots)
+    if group > 1:
+        slots = jax.tree.map(lambda leaf: leaf.reshape(-1, group, *leaf.shape[1:]), slots)
+    zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(
+        lambda: work(common, jax.tree.map(lambda leaf: leaf[0], slots))[0]))
+
+    def one(total: PyTree, slot: PyTree) -> tuple[PyTree, PyTree]:
+        summand, row = work(common, slot)
+        return jax.tree.map(jnp.add, total, summand), row
+
+    total, rows = jax.lax.scan(one, zero, slots)
+    if group > 1:
+        rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), rows)
+    return total, rows
+
+
+def _together(each: Each, common: PyTree, slots: PyTree) -> tuple[PyTree, PyTree]:
+    summands, rows = jax.vmap(each, in_axes=(None, 0))(common, slots)
+    return jax.tree.map(lambda leaf: leaf.sum(axis=0), summands), rows

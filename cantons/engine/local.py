@@ -1,0 +1,184 @@
+"""The local engine: a block of rounds is one compiled program, on this process's devices.
+
+On a CPU each core is a device and works through its clients in turn, so that one client's weights stay in
+its cache; on an accelerator a whole cohort is vectorised, as far as memory allows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cantons.engine.devices import mesh_of, replicated
+from cantons.engine.evaluate import scorer
+from cantons.engine.fanout import Fanout
+from cantons.engine.round import Arrays, keyed, one_round
+from cantons.errors import InputError, at_least, one_of, positive
+from cantons.protocol import Algorithm, Array, Clock, Problem, PyTree, State
+
+UNEVEN = 2.0  # longest client over the mean, above which vectorised clients are grouped by size
+GROUPS = 8
+
+
+@dataclass(frozen=True)
+class Local:
+    """Options of the local engine; every default is chosen from the hardware and the data.
+
+    `mode` is "scan" (one client after another), "vmap" (together) or "auto"; `group` is how many clients are
+    vectorised at a time; `devices` how many of this process's devices are used; `memory_gib` how much
+    working memory a round may take before the groups are made smaller.
+    """
+
+    mode: str = "auto"
+    group: int | None = None
+    devices: int | None = None
+    memory_gib: float | None = None
+
+    def start(self, problem: Problem, algorithm: Algorithm, clock: Clock, data: Any, central: Any,
+              seed: int) -> Session:
+        """Place a federation (`clients`, `new`) and the datacenter's examples on the devices."""
+        return Session(self, problem, algorithm, clock, data, central, seed)
+
+
+class Session:
+    """A study on its devices: `begin` a state, `advance` it, `evaluate` it."""
+
+    def __init__(self, options: Local, problem: Problem, algorithm: Algorithm, clock: Clock, data: Any,
+                 central: Any, seed: int):
+        one_of("mode", options.mode, ("auto", "scan", "vmap"))
+        self.problem, self.algorithm, self.clock = problem, algorithm, clock
+        self.mesh = mesh_of(options.devices)
+        self.population = data.clients.train.population
+        self.group, self.budget = self._grouping(options, data.clients.train)
+        key = jax.random.key(seed)
+        self._init_key, run_key, self._score_key = jax.random.split(key, 3)
+        place = partial(replicated, self.mesh)
+        self.arrays = place(_floats(Arrays(data.clients.train, central, clock.arrays, run_key)))
+        self._sides = {"clients": (self.arrays.train, place(_floats(data.clients.test)))}
+        if data.new is not None:
+            self._sides["new"] = place(_floats((data.new.train, data.new.test)))
+        self._begin = jax.jit(self._initial, static_argnums=1)
+        self.start_private = place(jax.jit(lambda key: problem.init(key)[1])(self._init_key))
+        self._block: Any = None
+        self._scorers: dict[str, Any] = {}
+
+    def begin(self, initial: tuple[PyTree, PyTree] | None = None) -> State:
+        """The state before round 0, from `problem.init` or from the given (shared, private)."""
+        # Copied, because a run donates its state to the next block and must not eat the caller's arrays.
+        parts = jax.jit(self.problem.init)(self._init_key) if initial is None else jax.tree.map(jnp.array, initial)
+        if initial is not None:
+            self.start_private = replicated(self.mesh, parts[1])
+        return self.place(self._begin(parts, self.population))
+
+    def place(self, state: State) -> State:
+        """Put a state (a restored one, say) where the compiled programs expect it."""
+        return replicated(self.mesh, state)
+
+    def compile(self, state: State) -> None:
+        """Compile the block of rounds, once."""
+        if self._block is None:
+            self._block = self._compiled(state)
+
+    def advance(self, state: State, until: int) -> State:
+        """Run rounds until `until` of them are done. `state` is used up."""
+        self.compile(state)
+        return self._block(self.arrays, state, np.int32(until))
+
+    def evaluate(self, state: State, side: str = "clients") -> dict[str, dict[str, dict[str, np.ndarray]]]:
+        """Per-client scores of the "clients" or of the held-out "new" ones, as NumPy arrays."""
+        train, test = self._sides[side]
+        clients = state.clients if side == "clients" else self._newcomers(train.population)
+        first = 0 if side == "clients" else self.population
+        arguments = (train, test, self.arrays.central, state.server, self.start_private, clients,
+                     jax.random.fold_in(self._score_key, state.round), np.int32(first))
+        if side not in self._scorers:
+            common = state.server, self.start_private, jax.tree.map(lambda leaf: leaf[0], clients), train
+            fanout = Fanout(self.mesh, min(self.group, -(-train.population // self.mesh.size)))
+            scores = scorer(self.problem, self.algorithm, fanout, common)
+            self._scorers[side] = jax.jit(scores).lower(*arguments).compile()
+        return jax.device_get(self._scorers[side](*arguments))
+
+    def message_and_upload(self, state: State) -> tuple[PyTree, PyTree]:
+        """What travels to and from one client, as shapes."""
+
+        def travel(arrays: Arrays, state: State):
+            central = None if arrays.central is None else arrays.central.client(0)
+            client = jax.tree.map(lambda leaf: leaf[0], state.clients)
+            data = arrays.train.client(0)
+            message = self.algorithm.broadcast(arrays.key, state.server, central)
+            sent = self.algorithm.select(message, self.algorithm.request(client, data))
+            return sent, self.algorithm.client_update(arrays.key, sent, client, data)[0]
+
+        return jax.eval_shape(travel, self.arrays, state)
+
+    def _initial(self, parts: tuple[PyTree, PyTree], population: int) -> State:
+        shared, private = parts
+        zeros = jnp.zeros(population, jnp.int32)
+        return State(
+            server=self.algorithm.init_server(self._init_key, shared),
+            clients=self._clients(parts, jnp.arange(population)),
+            round=jnp.zeros((), jnp.int32),
+            acknowledged=jnp.ones(population, bool),
+            downloads=zeros, uploads=zeros, rejected=zeros,
+            skipped=jnp.zeros((), jnp.int32),
+        )
+
+    def _clients(self, parts: tuple[PyTree, PyTree], ids: Array) -> PyTree:
+        return jax.vmap(self.algorithm.init_client, in_axes=(0, None, None))(keyed(self._init_key, ids), *parts)
+
+    def _newcomers(self, population: int) -> PyTree:
+        """Clients the server never met, as they would be on their first day."""
+        parts = jax.jit(self.problem.init)(self._init_key)
+        ids = self.population + np.arange(population)
+        return replicated(self.mesh, jax.jit(self._clients)(parts, ids))
+
+    def _grouping(self, options: Local, train: Any) -> tuple[int, float]:
+        """How many clients to vectorise at a time, and how many bytes a round may use."""
+        device = self.mesh.devices.flat[0]
+        on_cpu = device.platform == "cpu"
+        share = -(-self.clock.slots // self.mesh.size)
+        if options.memory_gib is not None:
+            positive("memory_gib", options.memory_gib)
+            budget = options.memory_gib * 2**30
+        else:
+            budget = float("inf") if on_cpu else 0.8 * (device.memory_stats() or {}).get("bytes_limit", float("inf"))
+        if options.group is not None:
+            at_least("group", options.group, 1)
+            return min(options.group, share), budget
+        if options.mode == "scan" or (options.mode == "auto" and on_cpu):
+            return 1, budget
+        uneven = train.longest > UNEVEN * float(np.mean(train.sizes))
+        return -(-share // GROUPS) if uneven else share, budget
+
+    def _compiled(self, state: State) -> Any:
+        """Compile the block; halve the groups until its working memory fits the budget."""
+        while True:
+            fanout = Fanout(self.mesh, self.group)
+            step = partial(one_round, self.algorithm, self.clock, fanout)
+
+            def block(arrays: Arrays, state: State, until: Array, step=step) -> State:
+                return jax.lax.while_loop(lambda state: state.round < until, partial(step, arrays), state)
+
+            program = jax.jit(block, donate_argnums=1).lower(self.arrays, state, np.int32(0)).compile()
+            needs = getattr(program.memory_analysis(), "temp_size_in_bytes", 0)
+            if needs <= self.budget or self.group == 1:
+                if needs > self.budget:
+                    raise InputError(f"a round needs {needs / 2**30:.2f} GiB of working memory for a single client, "
+                                     f"more than the {self.budget / 2**30:.2f} GiB allowed; raise memory_gib or "
+                                     "lower batch_size.")
+                return program
+            self.group = -(-self.group // 2)
+
+
+def _floats(tree: PyTree) -> PyTree:
+    """Floating-point leaves in JAX's default precision: float32, or float64 where it is switched on."""
+    def cast(leaf):
+        if isinstance(leaf, np.ndarray) and np.issubdtype(leaf.dtype, np.floating):
+            return leaf.astype(jnp.zeros(0).dtype)
+        return leaf
+    return jax.tree.map(cast, tree)

@@ -1,0 +1,44 @@
+"""The one exception users read, and the small checks that raise it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class InputError(ValueError):
+    """Something the user gave cannot be used; the message says what, why, and what to change."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
+    """An error for a name that is not in the list, with the nearest spelling.
+
+    >>> print(unknown("algorithm", "fedavgg", ["fedavg", "l2gd"]))
+    unknown algorithm 'fedavgg'. Did you mean 'fedavg'? Known: fedavg, l2gd.
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return InputError(f"unknown {kind} {name!r}.{hint} Known: {', '.join(names)}.")
+
+
+def positive(name: str, value: float) -> None:
+    if not value > 0:
+        raise InputError(f"{name} is {value}; give a number above 0.")
+
+
+def at_least(name: str, value: float, least: float) -> None:
+    if not value >= least:
+        raise InputError(f"{name} is {value}; give {least} or more.")
+
+
+def fraction(name: str, value: float) -> None:
+    """Strictly between 0 and 1."""
+    if not 0 < value < 1:
+        raise InputError(f"{name} is {value}; give a number between 0 and 1.")
+
+
+def one_of(name: str, value: str, allowed: Iterable[str]) -> None:
+    choices = list(allowed)
+    if value not in choices:
+        raise InputError(f"{name} is {value!r}; give one of {', '.join(map(repr, choices))}.")

@@ -1,0 +1,8 @@
+"""Owns: networks as pure functions of a dict of arrays. May import: protocol, errors."""
+
+from cantons.models.base import Architecture, Model, Named
+from cantons.models.conv import cnn
+from cantons.models.dense import linear, mlp
+from cantons.models.named import architecture
+
+__all__ = ["Architecture", "Model", "Named", "architecture", "cnn", "linear", "mlp"]

@@ -1,0 +1,55 @@
+"""Networks of dense layers; inputs of any shape are flattened."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+
+from cantons.errors import at_least
+from cantons.models.base import Model, Named
+from cantons.models.layer import affine, flat, glorot
+
+
+def linear(bias: bool = True) -> Named:
+    """One dense layer that starts at zero, so that a convex problem starts at one point whatever the seed."""
+
+    def build(input_shape: tuple[int, ...], outputs: int) -> Model:
+        def init(key):
+            del key  # nothing is drawn at random
+            layer = {"weight": jnp.zeros((math.prod(input_shape), outputs))}
+            return {"layer0": layer | {"bias": jnp.zeros(outputs)} if bias else layer}
+
+        def apply(params, inputs):
+            return affine(params["layer0"], flat(inputs))
+
+        return Model(init, apply, input_layer="layer0/*", output_layer="layer0/*")
+
+    return Named("linear", {"bias": bias}, build)
+
+
+def mlp(hidden: Sequence[int] = (200, 200)) -> Named:
+    """Dense layers of these widths with relu between them, then a dense layer to the outputs."""
+    for width in hidden:
+        at_least("a width in hidden", width, 1)
+
+    def build(input_shape: tuple[int, ...], outputs: int) -> Model:
+        shapes = list(itertools.pairwise([math.prod(input_shape), *hidden, outputs]))
+        last = len(shapes) - 1
+
+        def init(key):
+            keys = jax.random.split(key, len(shapes))
+            return {f"layer{i}": glorot(keys[i], shape) for i, shape in enumerate(shapes)}
+
+        def apply(params, inputs):
+            values = flat(inputs)
+            for i in range(last):
+                values = jax.nn.relu(affine(params[f"layer{i}"], values))
+            return affine(params[f"layer{last}"], values)
+
+        return Model(init, apply, input_layer="layer0/*", output_layer=f"layer{last}/*")
+
+    return Named("mlp", {"hidden": list(hidden)}, build)

@@ -1,0 +1,29 @@
+"""Architectures by name, for study files and saved problems."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from cantons.errors import unknown
+from cantons.models.base import Named
+from cantons.models.conv import cnn
+from cantons.models.dense import linear, mlp
+
+ARCHITECTURES: dict[str, Callable[..., Named]] = {"linear": linear, "mlp": mlp, "cnn": cnn}
+
+
+def architecture(name: str, **options: Any) -> Named:
+    """The architecture called `name`.
+
+    >>> architecture("mlp", hidden=[50]).options
+    {'hidden': [50]}
+    """
+    if name not in ARCHITECTURES:
+        raise unknown("model", name, ARCHITECTURES)
+    known = inspect.signature(ARCHITECTURES[name]).parameters
+    for option in options:
+        if option not in known:
+            raise unknown(f"option of {name}", option, known)
+    return ARCHITECTURES[name](**options)

@@ -1,0 +1,20 @@
+"""Owns: losses and the split of a model into shared and private. May import: models, data, protocol, errors."""  # noqa: E501
+
+from cantons.problem.losses import masked_mean
+from cantons.problem.split import paths
+from cantons.problem.supervised import Shapes, classification, linear, logistic, problem_from_spec, regression
+from cantons.problem.wrap import from_equinox, from_flax, from_functions
+
+__all__ = [
+    "Shapes",
+    "classification",
+    "from_equinox",
+    "from_flax",
+    "from_functions",
+    "linear",
+    "logistic",
+    "masked_mean",
+    "paths",
+    "problem_from_spec",
+    "regression",
+]

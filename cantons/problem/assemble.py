@@ -1,0 +1,56 @@
+"""From a model, a loss and a split to a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from cantons.errors import InputError, at_least
+from cantons.models import Model
+from cantons.problem.losses import Loss, masked_mean
+from cantons.problem.split import is_shared, paths
+from cantons.protocol import Problem, PyTree
+
+
+def assemble(model: Model, loss: Loss, split: str, l2: float = 0.0,
+             spec: Mapping[str, Any] | None = None) -> Problem:
+    """Fit `model`, split by the rule `split`. The loss, not the score, has l2/2 ||(shared, private)||^2."""
+    at_least("l2", l2, 0)
+    shapes = jax.eval_shape(lambda: model.init(jax.random.key(0)))  # traced: no device is woken
+    _only_floats(shapes)
+    shared_leaves = is_shared(shapes, split, model)
+
+    def init(key):
+        return eqx.partition(jax.tree.map(jnp.asarray, model.init(key)), shared_leaves)
+
+    def predict(shared, private, inputs):
+        return model.apply(eqx.combine(shared, private), inputs)
+
+    def mean_loss(shared, private, batch):
+        outputs = predict(shared, private, batch.inputs)
+        value = masked_mean(loss.per_example(outputs, batch.targets), batch.mask)
+        return value + l2 / 2 * _squared_norm((shared, private)) if l2 else value
+
+    def score(shared, private, batch):
+        outputs = predict(shared, private, batch.inputs)
+        values = {"loss": loss.per_example(outputs, batch.targets)}
+        if loss.correct is not None:
+            values["accuracy"] = loss.correct(outputs, batch.targets).astype(outputs.dtype)
+        return values
+
+    return Problem(init, mean_loss, predict, score, spec=spec)
+
+
+def _squared_norm(params: PyTree) -> jax.Array | float:
+    return sum((leaf**2).sum() for leaf in jax.tree.leaves(params))
+
+
+def _only_floats(shapes: PyTree) -> None:
+    for path, leaf in zip(paths(shapes), jax.tree.leaves(shapes), strict=True):
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            raise InputError(f"parameter {path!r} has type {leaf.dtype}, but only real numbers can be "
+                             "trained: keep it out of the parameters, for example as a constant in the model's code.")

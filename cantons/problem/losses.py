@@ -1,0 +1,89 @@
+"""Losses of each example in a batch, when a prediction counts as correct, and the mean over real rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from cantons.errors import InputError
+from cantons.protocol import Array, PyTree
+
+PerExample = Callable[[Array, PyTree], Array]  # (outputs [B, ...], targets [B, ...]) -> [B]
+
+
+class Loss(NamedTuple):
+    """What is minimised, and what counts as correct where that makes sense."""
+
+    per_example: PerExample
+    correct: Callable[[Array, Array], Array] | None = None  # (outputs, targets) -> bool [B]
+
+
+def softmax(outputs: Array, targets: Array) -> Array:
+    """Cross-entropy of the softmax of `outputs` [B, classes] against integer labels 0, 1, ...
+
+    >>> softmax(jnp.zeros((1, 4)), jnp.array([2]))  # log(4)
+    Array([1.3862944], dtype=float32)
+    """
+    if not jnp.issubdtype(targets.dtype, jnp.integer):
+        raise InputError(f"softmax loss got targets of type {targets.dtype}; give integer labels 0, 1, ... "
+                         "or choose loss 'squared' (any numbers) or 'logistic' (labels -1 and 1).")
+    # A product with the one-hot label, not an indexed read: its gradient is dense, and fuses.
+    chosen = (outputs * jax.nn.one_hot(targets, outputs.shape[-1], dtype=outputs.dtype)).sum(-1)
+    return jax.nn.logsumexp(outputs, axis=-1) - chosen
+
+
+def squared(outputs: Array, targets: Array) -> Array:
+    """(output - target)^2 summed over outputs: no factor 1/2, as in the Federated Residual Learning papers.
+
+    >>> squared(jnp.array([3.0]), jnp.array([1.0]))
+    Array([4.], dtype=float32)
+    """
+    errors = _like(targets, outputs) - targets
+    return (errors**2).reshape(errors.shape[0], -1).sum(-1)
+
+
+def logistic(outputs: Array, targets: Array) -> Array:
+    """log(1 + exp(-target * output)) for labels -1 and 1.
+
+    >>> logistic(jnp.array([0.0]), jnp.array([-1.0]))  # log(2)
+    Array([0.6931472], dtype=float32)
+    """
+    return jax.nn.softplus(-targets * _like(targets, outputs))
+
+
+def likeliest(outputs: Array, targets: Array) -> Array:
+    """Is the largest output the label's?"""
+    return outputs.argmax(-1) == targets
+
+
+def same_sign(outputs: Array, targets: Array) -> Array:
+    """Are output and label on the same side of 0?"""
+    return (_like(targets, outputs) > 0) == (targets > 0)
+
+
+LOSSES = {
+    "softmax": Loss(softmax, likeliest),
+    "squared": Loss(squared),
+    "logistic": Loss(logistic, same_sign),
+}
+
+
+def masked_mean(values: Array, mask: Array) -> Array:
+    """The mean of `values` [B] over the rows whose mask is 1; 0 if there are none."""
+    if values.shape != mask.shape:
+        raise InputError(f"a loss gave values of shape {values.shape} for {mask.shape[0]} examples; let it "
+                         "return one number per example, so that padding can be left out of their mean.")
+    return (values * mask).sum() / jnp.maximum(mask.sum(), 1)
+
+
+def _like(targets: Array, outputs: Array) -> Array:
+    """`outputs` in the shape of `targets`: a single output [B, 1] goes with plain targets [B]."""
+    if outputs.shape == (*targets.shape, 1):
+        return outputs[..., 0]
+    if outputs.shape != targets.shape:  # or they would broadcast to [B, B] without a word
+        raise InputError(f"the outputs have shape {outputs.shape} and the targets {targets.shape}; "
+                         "give the model one output for each target.")
+    return outputs

@@ -1,0 +1,88 @@
+"""Classification and regression with a named or a hand-made architecture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from cantons.errors import InputError, one_of, unknown
+from cantons.models import Architecture, Model, Named, architecture
+from cantons.models import linear as linear_model
+from cantons.problem.assemble import assemble
+from cantons.problem.losses import LOSSES, Loss, same_sign, squared
+from cantons.protocol import Problem
+
+
+class Shaped(Protocol):
+    """All that a problem asks of its data; a federation has both."""
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of one input."""
+
+    @property
+    def classes(self) -> int | None:
+        """How many classes the labels have; None when targets are real numbers."""
+
+
+class Shapes(NamedTuple):
+    """Stands for data that is not at hand: `classification(Shapes((28, 28), 10), cnn())`."""
+
+    input_shape: tuple[int, ...]
+    classes: int | None = None
+
+
+def classification(data: Shaped, model: Architecture, *, split: str = "none", l2: float = 0.0) -> Problem:
+    """Softmax cross-entropy with integer labels; scores the loss and the accuracy."""
+    if data.classes is None:
+        raise InputError("classification needs a number of classes, and this data has classes=None; "
+                         "give data with integer labels, or use regression.")
+    if data.classes < 2:
+        raise InputError(f"classification got data with {data.classes} classes; give data with 2 or more.")
+    about = {"name": "classification", "input_shape": list(data.input_shape), "classes": data.classes,
+             "split": split, "l2": l2}
+    network = model(tuple(data.input_shape), data.classes)
+    return assemble(network, LOSSES["softmax"], split, l2, _spec(about, model))
+
+
+def regression(data: Shaped, model: Architecture, *, split: str = "none", labels: str = "real",
+               l2: float = 0.0) -> Problem:
+    """Squared error of one output, predicted as [B]; scores accuracy too if `labels` are "sign": -1 and 1."""
+    one_of("labels", labels, ("real", "sign"))
+    about = {"name": "regression", "input_shape": list(data.input_shape), "labels": labels,
+             "split": split, "l2": l2}
+    network = _single(model(tuple(data.input_shape), 1))
+    loss = Loss(squared, same_sign) if labels == "sign" else Loss(squared)
+    return assemble(network, loss, split, l2, _spec(about, model))
+
+
+def logistic(data: Shaped, *, split: str = "none", l2: float = 0.0) -> Problem:
+    """Multinomial logistic regression: classification with the linear model."""
+    return classification(data, linear_model(), split=split, l2=l2)
+
+
+def linear(data: Shaped, *, split: str = "none", labels: str = "real", l2: float = 0.0) -> Problem:
+    """Linear least squares: regression with the linear model."""
+    return regression(data, linear_model(), split=split, labels=labels, l2=l2)
+
+
+PROBLEMS: dict[str, Callable[..., Problem]] = {"classification": classification, "regression": regression}
+
+
+def problem_from_spec(spec: Mapping[str, Any]) -> Problem:
+    """Rebuild a problem from its `spec`, which names its parts and holds none of its data."""
+    options = dict(spec)
+    name = options.pop("name")
+    if name not in PROBLEMS:
+        raise unknown("problem", name, PROBLEMS)
+    shapes = Shapes(tuple(options.pop("input_shape")), options.pop("classes", None))
+    return PROBLEMS[name](shapes, architecture(**options.pop("model")), **options)
+
+
+def _spec(about: dict[str, Any], model: Architecture) -> dict[str, Any] | None:
+    """Plain names and numbers, fit for TOML and JSON; None for an architecture that has no name."""
+    return {**about, "model": {"name": model.name, **model.options}} if isinstance(model, Named) else None
+
+
+def _single(model: Model) -> Model:
+    return model._replace(apply=lambda params, inputs: model.apply(params, inputs)[..., 0])

@@ -1,0 +1,87 @@
+"""Models written elsewhere, as problems: plain functions, Equinox modules, Flax modules.
+
+All that a problem needs is `init(key) -> params` and `apply(params, inputs) -> outputs`; each wrapper finds
+the two. Parameters are arrays of real numbers. Integer and boolean ones are refused, having no gradient to be
+trained with, and so are layers that keep running statistics, for which clients have no common place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+
+from cantons.errors import InputError, unknown
+from cantons.models import Model
+from cantons.problem.assemble import assemble
+from cantons.problem.losses import LOSSES, Loss, PerExample
+from cantons.protocol import Array, Key, Problem, PyTree
+
+STATEFUL = ("federated clients have no common place for running statistics; use group or layer "
+            "normalisation, which keep none.")
+
+
+def from_functions(init: Callable[[Key], PyTree], apply: Callable[[PyTree, PyTree], Array], *,
+                   loss: str | PerExample = "softmax", split: str = "none") -> Problem:
+    """A problem from `init(key) -> params`, any pytree, and `apply(params, inputs [B, ...]) -> outputs`.
+
+    `loss` is "softmax", "squared" or "logistic", or a function of (outputs, targets) that gives one number
+    per example. `split` is "none", "all" or a glob over the parameters' paths, such as "head/*".
+    """
+    if isinstance(loss, str) and loss not in LOSSES:
+        raise unknown("loss", loss, LOSSES)
+    return assemble(Model(init, apply), LOSSES[loss] if isinstance(loss, str) else Loss(loss), split)
+
+
+def from_equinox(build: Callable[[Key], eqx.Module], *, loss: str | PerExample = "softmax",
+                 split: str = "none") -> Problem:
+    """A problem from `build(key)`, which makes an Equinox module of one example; loss and split as above."""
+    if isinstance(build, eqx.Module):
+        raise InputError("from_equinox got a module; give a function that makes one, "
+                         "such as lambda key: MyModule(key=key), so that every run draws its own.")
+    skeleton = eqx.filter_eval_shape(lambda: build(jax.random.key(0)))  # shapes in place of arrays
+    _refuse_state(skeleton)
+    shapes, static = eqx.partition(skeleton, lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct))
+
+    def init(key):
+        # In the structure found once: two builds may differ in their lambdas, which JAX compares by identity.
+        return jax.tree.unflatten(jax.tree.structure(shapes), jax.tree.leaves(eqx.filter(build(key), eqx.is_array)))
+
+    def apply(params, inputs):
+        return jax.vmap(eqx.combine(params, static))(inputs)
+
+    return from_functions(init, apply, loss=loss, split=split)
+
+
+def from_flax(module: Any, example_inputs: PyTree, *, loss: str | PerExample = "softmax",
+              split: str = "none") -> Problem:
+    """A problem from a `flax.linen` module and a batch of any inputs, as `module.init` takes them."""
+    try:
+        import flax.linen
+    except ImportError as error:
+        raise InputError("from_flax needs flax, which is not installed: pip install flax") from error
+    if not isinstance(module, flax.linen.Module):
+        raise InputError(f"from_flax got a {type(module).__name__}; give a flax.linen module, "
+                         "or use from_functions.")
+    variables = jax.eval_shape(lambda: module.init(jax.random.key(0), example_inputs))
+    beyond = sorted(set(variables) - {"params"})
+    if beyond:
+        raise InputError(f"the Flax module keeps {', '.join(beyond)} beside its parameters: {STATEFUL}")
+
+    def init(key):
+        return module.init(key, example_inputs)["params"]
+
+    def apply(params, inputs):
+        return module.apply({"params": params}, inputs)
+
+    return from_functions(init, apply, loss=loss, split=split)
+
+
+def _refuse_state(module: eqx.Module) -> None:
+    def stateful(node: Any) -> bool:
+        return isinstance(node, eqx.nn.StateIndex)
+
+    if any(map(stateful, jax.tree.leaves(module, is_leaf=stateful))):
+        raise InputError(f"the Equinox module has a layer with a state, such as BatchNorm: {STATEFUL}")

@@ -1,0 +1,165 @@
+"""The whole vocabulary between problems, algorithms and engines: the one door in the wall.
+
+A problem says what is minimised, an algorithm says who moves what on which evidence, a clock says who
+takes part when, and an engine runs them. Everything here is a value made of pure functions: what is not
+in the server's or the client's state does not exist, so saving, replaying, `jit`, `vmap` and `scan` come
+for free. One round, as every engine runs it:
+
+    message = broadcast(key, server, central)
+    for each client that hears:   client = receive(message, receipt, client)
+    for each client that acts:    upload, client = client_update(key, message, client, data)
+    for each client that counts:  upload enters the aggregate (unless it is not finite)
+    if anything arrived:          server = server_update(key, server, aggregate, central)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, Protocol
+
+import jax
+
+Array = jax.Array
+PyTree = Any
+Key = jax.Array
+
+
+class Batch(NamedTuple):
+    """Some examples of one client; `mask` is 1.0 for a real row and 0.0 for padding."""
+
+    inputs: PyTree
+    targets: PyTree
+    mask: Array
+
+
+class Data(Protocol):
+    """A client's examples (or the datacenter's) as an algorithm sees them: a handle, not an array."""
+
+    @property
+    def size(self) -> Array | int:
+        """How many examples there are."""
+
+    def sample(self, key: Key, size: int) -> Batch:
+        """`size` examples drawn uniformly with replacement."""
+
+    def epoch(self, key: Key, size: int, body: Callable[[PyTree, Batch], PyTree], carry: PyTree) -> PyTree:
+        """Fold `body` over one shuffled pass in batches of `size`; the last one may be partly masked."""
+
+    def fold(self, size: int, body: Callable[[PyTree, Batch], PyTree], carry: PyTree) -> PyTree:
+        """The same pass in storage order, without a key."""
+
+    def full(self) -> Batch:
+        """Every example at once, padded with masked rows to the longest client."""
+
+    def now(self) -> Batch:
+        """Online: the examples of this step. Offline data has no clock and refuses."""
+
+
+class Problem(NamedTuple):
+    """What is minimised: sum_i weight_i * loss_i(shared, private_i) + central_loss(shared)."""
+
+    init: Callable[[Key], tuple[PyTree, PyTree]]  # key -> (shared, private); either may hold no arrays
+    loss: Callable[[PyTree, PyTree, Batch], Array]  # the mean over the batch's unmasked rows
+    predict: Callable[[PyTree, PyTree, PyTree], PyTree]  # (shared, private, inputs) -> outputs
+    score: Callable[[PyTree, PyTree, Batch], dict[str, Array]]  # each metric's value per example
+    maximise: tuple[str, ...] = ("accuracy",)  # the metrics of `score` that are better when larger
+    central_loss: Callable[[PyTree, Batch], Array] | None = None
+    spec: Mapping[str, Any] | None = None  # the named parts and options that rebuild this problem
+
+
+class Receipt(NamedTuple):
+    """What a message tells a client about its own uploads."""
+
+    new: Array  # did a message come since this client last acted?
+    heard: Array  # does it contain this client's latest upload for the first time?
+
+
+class Sum(NamedTuple):
+    """Aggregation by adding: can be chunked, reduced on workers, made secret or private."""
+
+    lift: Callable[[PyTree], PyTree]  # upload -> summand, on the receiving side
+    finish: Callable[[Key, PyTree], PyTree]  # (key, sum) -> aggregate
+
+
+class Stack(NamedTuple):
+    """Aggregation of all uploads at once: medians, Krum, bucketing. Rows with `counts` 0 did not arrive."""
+
+    reduce: Callable[[Key, PyTree, Array, Array], PyTree]  # (key, uploads, ids, counts) -> aggregate
+
+
+Aggregator = Sum | Stack
+
+
+def keep(message: PyTree, receipt: Receipt, client: PyTree) -> PyTree:
+    """The default `receive`: a message changes nothing until the client acts."""
+    return client
+
+
+def everything(message: PyTree, request: PyTree) -> PyTree:
+    """The default `select`: the client is sent the whole message."""
+    return message
+
+
+def no_request(client: PyTree, data: Data) -> PyTree:
+    """The default `request`: nothing is asked for in particular."""
+    return ()
+
+
+class Algorithm(NamedTuple):
+    """A federated algorithm: a few pure functions over explicit state.
+
+    The server's state has a field `shared`: the shared part the server would hand to a stranger.
+    """
+
+    init_server: Callable[[Key, PyTree], PyTree]  # (key, shared) -> server
+    init_client: Callable[[Key, PyTree, PyTree], PyTree]  # (key, shared, private) -> client
+    broadcast: Callable[[Key, PyTree, Data | None], PyTree]  # (key, server, central) -> message
+    client_update: Callable[[Key, PyTree, PyTree, Data], tuple[PyTree, PyTree]]  # -> (upload, client)
+    aggregate: Aggregator
+    server_update: Callable[[Key, PyTree, PyTree, Data | None], PyTree]  # (key, server, aggregate, central)
+    model: Callable[[Key, PyTree, PyTree, Data], tuple[PyTree, PyTree]]  # (key, message, client, data)
+    receive: Callable[[PyTree, Receipt, PyTree], PyTree] = keep
+    request: Callable[[PyTree, Data], PyTree] = no_request
+    select: Callable[[PyTree, PyTree], PyTree] = everything
+    needs_private: bool = False  # refuse a problem whose private part is empty
+    needs_shared: bool = True  # refuse a problem whose shared part is empty
+    central: str = "own"  # what `central` is: the datacenter's "own" data, or all clients' data "pooled"
+
+
+class Recipe(NamedTuple):
+    """A named part with its options chosen, to be built when the rest is known: `ct.fedavg(step_size=0.1)`."""
+
+    name: str
+    options: Mapping[str, Any]
+    build: Callable[..., Any]  # an algorithm: (problem, population) -> Algorithm; a clock: population -> Clock
+
+
+class Plan(NamedTuple):
+    """Who takes part in one round. Rows are slots in ascending client id; a spare slot has id `population`."""
+
+    ids: Array  # int32[slots]
+    acts: Array  # bool[slots]: runs `client_update`
+    counts: Array  # int32[slots]: how often its upload enters the aggregate; 0 = not at all
+    hears: Array  # bool[slots]: gets the message
+
+
+class Clock(NamedTuple):
+    """Who acts when. `arrays` enter compiled code as arguments; `plan` is pure."""
+
+    slots: int  # how many clients a plan has room for
+    full: bool  # every slot is always taken by a client that acts: nothing need be skipped
+    arrays: PyTree
+    plan: Callable[[PyTree, Key, Array], Plan]  # (arrays, key, round) -> plan
+
+
+class State(NamedTuple):
+    """All that a run remembers; a checkpoint is this and nothing else."""
+
+    server: PyTree
+    clients: PyTree  # one row per client
+    round: Array  # int32: rounds done
+    acknowledged: Array  # bool[population]: the client has been told of its latest upload
+    downloads: Array  # int32[population]: messages each client got
+    uploads: Array  # int32[population]: uploads of each client, rejected ones too: they travelled
+    rejected: Array  # int32[population]: uploads left out because they were not finite
+    skipped: Array  # int32: rounds in which nothing usable arrived

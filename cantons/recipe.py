@@ -1,0 +1,40 @@
+"""Turn a builder into a recipe: options now, problem and population later."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec
+
+from cantons.errors import unknown
+from cantons.protocol import Algorithm, Clock, Problem, Recipe
+
+P = ParamSpec("P")
+
+
+def algorithm(build: Callable[Concatenate[Problem, int, P], Algorithm]) -> Callable[P, Recipe]:
+    """Decorate `def name(problem, population, *, options...) -> Algorithm`."""
+    return _recipe(build, given=2)
+
+
+def clock(build: Callable[Concatenate[int, P], Clock]) -> Callable[P, Recipe]:
+    """Decorate `def name(population, *, options...) -> Clock`."""
+    return _recipe(build, given=1)
+
+
+def _recipe(build: Callable, given: int) -> Callable[..., Recipe]:
+    signature = inspect.signature(build)
+    options = list(signature.parameters.values())[given:]
+
+    @functools.wraps(build)
+    def choose(**chosen):
+        for name in chosen:
+            if name not in signature.parameters:
+                raise unknown(f"option of {build.__name__}", name, [option.name for option in options])
+        resolved = {option.name: option.default for option in options} | chosen
+        return Recipe(build.__name__, resolved, functools.partial(build, **resolved))
+
+    # What `inspect`, editors and the study reader see: the options alone.
+    choose.__signature__ = signature.replace(parameters=options, return_annotation=Recipe)  # type: ignore[attr-defined]
+    return choose

@@ -1,0 +1,25 @@
+"""The one small interface for trackers, progress bars and everything else that watches a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class Callback:
+    """Override what you need; every method does nothing by default."""
+
+    def started(self, study: Mapping[str, Any]) -> None:
+        """Before the first round, with the study as it will be run."""
+
+    def advanced(self, round: int, rounds: int) -> None:
+        """After each block of rounds."""
+
+    def evaluated(self, record: Mapping[str, Any]) -> None:
+        """After each evaluation, with its flat row."""
+
+    def noticed(self, sentence: str) -> None:
+        """Something the user should know: a client left out, a damaged checkpoint, a pause."""
+
+    def finished(self, summary: Mapping[str, Any]) -> None:
+        """After the last round."""

@@ -1,0 +1,90 @@
+"""What a run gives back: the history, the clients, and the model to predict with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from cantons.errors import InputError, unknown
+from cantons.protocol import Algorithm, Problem, PyTree, State
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained federation: predict as a stranger would, or as one of the clients."""
+
+    problem: Problem
+    algorithm: Algorithm
+    state: State
+    start_private: PyTree
+    data: Any
+    precision: str = "float32"
+
+    def parts(self, client: int | str | None = None) -> tuple[PyTree, PyTree]:
+        """(shared, private): the server's model for nobody in particular, or a client's personalised one."""
+        with jax.enable_x64(self.precision == "float64"):
+            if client is None:
+                return self.state.server.shared, self.start_private
+            index = self._index(client)
+            return jax.jit(self._personal)(jax.random.key(0), self.state.server, jax.tree.map(
+                lambda leaf: leaf[index], self.state.clients), self.data.clients.train, index)
+
+    def predict(self, inputs: Any, client: int | str | None = None) -> np.ndarray:
+        """The problem's outputs for `inputs`, by the shared model or by the model of one client."""
+        with jax.enable_x64(self.precision == "float64"):
+            shared, private = self.parts(client)
+            return jax.device_get(jax.jit(self.problem.predict)(shared, private, inputs))
+
+    def _personal(self, key, server, client, train, index):
+        data = train.client(index)
+        message = self.algorithm.broadcast(key, server, None)
+        sent = self.algorithm.select(message, self.algorithm.request(client, data))
+        return self.algorithm.model(key, sent, client, data)
+
+    def _index(self, client: int | str) -> int:
+        names = self.data.clients.names
+        if isinstance(client, str):
+            if client not in names:
+                raise unknown("client", client, names)
+            return names.index(client)
+        if not 0 <= client < len(names):
+            raise InputError(f"client {client} does not exist; there are {len(names)}, numbered from 0.")
+        return client
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run. `history` has one flat row per evaluation, such as {"round": 10,
+    "test.personal.accuracy.mean": 0.97, ...}; `clients` has one column per score of the last one."""
+
+    history: list[dict[str, Any]]
+    clients: dict[str, Any]
+    summary: dict[str, Any]
+    model: Trained
+    folder: Path | None = None
+
+    @property
+    def final(self) -> dict[str, Any]:
+        """The last evaluation."""
+        return self.history[-1]
+
+    @cached_property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Each number of the history as an array over evaluations."""
+        names = [name for name, value in self.final.items() if isinstance(value, int | float)]
+        return {name: np.array([np.nan if row.get(name) is None else row[name] for row in self.history], float)
+                for name in names}
+
+    def frame(self) -> Any:
+        """The history as a pandas data frame."""
+        import pandas
+
+        return pandas.DataFrame(self.history)
+
+    def predict(self, inputs: Any, client: int | str | None = None) -> np.ndarray:
+        return self.model.predict(inputs, client)

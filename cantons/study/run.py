@@ -1,0 +1,283 @@
+"""Run a study: rounds in blocks, evaluations between them, checkpoints against the worst."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from cantons.clock import rounds as rounds_clock
+from cantons.data import Federation, pooled
+from cantons.engine import Local
+from cantons.errors import InputError, at_least, one_of
+from cantons.metrics import nbytes, statistics
+from cantons.protocol import Problem, PyTree, Recipe, State
+from cantons.study.callbacks import Callback
+from cantons.study.checkpoint import Checkpoints
+from cantons.study.folder import Folder
+from cantons.study.interrupt import Interruption
+from cantons.study.result import Result, Trained
+
+BLOCK_SECONDS = 1.0  # how long a block may take: Ctrl-C and progress wait for its end
+CHECKPOINT_SECONDS = 10.0  # by default, evaluations at least this far apart leave a checkpoint
+
+
+def run(
+    problem: Problem,
+    data: Federation,
+    algorithm: Recipe,
+    *,
+    rounds: int,
+    cohort: int | None = None,
+    clock: Recipe | None = None,
+    seed: int = 0,
+    evaluate_every: int | None = None,
+    precision: str = "float32",
+    engine: Local | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    checkpoint_every: int | None = None,
+    keep: int = 3,
+    callbacks: Sequence[Callback] = (),
+    initial: tuple[PyTree, PyTree] | None = None,
+    name: str | None = None,
+) -> Result:
+    """Train `algorithm` on `data` for a number of rounds and score it along the way.
+
+    `cohort` clients take part in each round (all by default), or whom `clock` says. Evaluations come every
+    `evaluate_every` rounds, ten in all by default, and after the last. With `out`, everything is written to
+    that folder, and `resume=True` goes on from its newest checkpoint to the same bits as if it had never
+    stopped. `initial` replaces the problem's own (shared, private) starting point.
+    """
+    at_least("rounds", rounds, 1)
+    every = max(1, rounds // 10) if evaluate_every is None else evaluate_every
+    at_least("evaluate_every", every, 1)
+    at_least("keep", keep, 1)
+    if checkpoint_every is not None:
+        at_least("checkpoint_every", checkpoint_every, 1)
+    one_of("precision", precision, ("float32", "float64"))
+    if clock is not None and cohort is not None:
+        raise InputError("give cohort or clock, not both: the clock has a cohort of its own.")
+    if resume and out is None:
+        raise InputError("resume needs the folder of the run to go on with: give out.")
+    if clock is None:
+        clock = rounds_clock(cohort=cohort)
+    engine = engine or Local()
+    study = {
+        "name": name or algorithm.name, "seed": seed, "rounds": rounds, "evaluate_every": every,
+        "precision": precision, "data": described(data), "problem": problem.spec,
+        "algorithm": {"name": algorithm.name, **algorithm.options},
+        "clock": {"name": clock.name, **clock.options}, "engine": {"name": "local", **asdict(engine)},
+        "checkpoint_every": checkpoint_every, "keep": keep,
+    }
+    with jax.enable_x64(precision == "float64"):
+        built = algorithm.build(problem, data.population)
+        central = pooled(data.train) if built.central == "pooled" else data.central
+        session = engine.start(problem, built, clock.build(data.population), data, central, seed)
+        state = session.begin(initial)
+        check_parts(algorithm.name, built, state, session.start_private)
+        return _Run(session, problem, built, data, study, callbacks, out, resume).play(state)
+
+
+def described(data: Federation) -> dict[str, Any]:
+    """What identifies the data: how it was made, its size, and a checksum of its bytes."""
+    sets = [data.clients, data.new, data.central]
+    checksum = 0
+    for leaf in jax.tree.leaves([(part.train, part.test) if hasattr(part, "train") else part for part in sets]):
+        checksum = zlib.crc32(np.ascontiguousarray(leaf).view(np.uint8).reshape(-1), checksum)
+    return {"name": data.name, **(data.spec or {}), "population": data.population,
+            "examples": int(data.train.sizes.sum()), "test_set": data.test_set, "checksum": checksum}
+
+
+def check_parts(name: str, algorithm: Any, state: State, private: PyTree) -> None:
+    """Refuse a split the algorithm cannot work with."""
+    if algorithm.needs_private and not jax.tree.leaves(private):
+        raise InputError(f"{name} needs a private part and this problem has none; give the problem a split, such as "
+                         "split = \"output\".")
+    if algorithm.needs_shared and not jax.tree.leaves(state.server.shared):
+        raise InputError(f"{name} needs a shared part and this problem has none; choose another split, or train every "
+                         "client alone with the algorithm independent.")
+
+
+class _Run:
+    """One run on its way: the state is passed along, this remembers what is written where."""
+
+    def __init__(self, session: Any, problem: Problem, algorithm: Any, data: Federation, study: Mapping[str, Any],
+                 callbacks: Sequence[Callback], out: str | Path | None, resume: bool):
+        self.session, self.problem, self.algorithm, self.data = session, problem, algorithm, data
+        self.study, self.callbacks, self.resume = study, callbacks, resume
+        self.rounds, self.every = study["rounds"], study["evaluate_every"]
+        self.folder = None if out is None else Folder(Path(out))
+        self.checkpoints: Checkpoints | None = None
+        self.history: list[dict[str, Any]] = []
+        self.columns: dict[str, Any] = {}
+        self.seconds = 0.0  # spent in rounds, over all sittings
+        self.timed = 0  # rounds in `since`
+        self.since = 0.0  # seconds since the last evaluation
+        self.saved_at = time.monotonic()
+        self.seen = {"rejected": 0, "skipped": 0}
+
+    def play(self, state: State) -> Result:
+        if self.folder is not None:
+            self.folder.open(self.study, self.resume)
+            self.checkpoints = Checkpoints(self.folder.path / "checkpoints", self.study["keep"])
+            state = self._restored(state)
+        for callback in self.callbacks:
+            callback.started(self.study)
+        message, upload = self.session.message_and_upload(state)
+        self.traffic = {"down_bytes_per_message": nbytes(message), "up_bytes_per_upload": nbytes(upload)}
+        done = int(state.round)
+        if done == 0 and not self.history:
+            self._evaluate(state)
+        self.session.compile(state)
+        with Interruption() as interruption:
+            while done < self.rounds:
+                state = self._advance(state, done)
+                done = int(state.round)
+                if done % self.every == 0 or done == self.rounds:
+                    self._evaluate(state)
+                if interruption.asked:
+                    self._pause(state)
+                self._maybe_save(state, done)
+        summary = self._summary(state)
+        trained = Trained(self.problem, self.algorithm, jax.device_get(state),
+                          jax.device_get(self.session.start_private), self.data, self.study["precision"])
+        for callback in self.callbacks:
+            callback.finished(summary)
+        return Result(self.history, self.columns, summary, trained, self.folder and self.folder.path)
+
+    def _restored(self, state: State) -> State:
+        """The newest sound checkpoint, or the beginning."""
+        assert self.folder is not None and self.checkpoints is not None
+        found = self.checkpoints.newest(state)
+        if found is None:
+            if self.resume:
+                self._notice(f"no checkpoint in {self.folder.path} yet; starting from round 0.")
+        else:
+            restored, about, complaints = found
+            for complaint in complaints:
+                self._notice(complaint)
+            state = self.session.place(jax.tree.map(np.array, restored))
+            self.seconds = about.get("seconds", 0.0)
+            if int(state.round) > self.rounds:
+                raise InputError(f"{self.folder.path} has already run {int(state.round)} rounds; ask for at least that many.")
+        self.checkpoints.drop_after(int(state.round))
+        self.history = self.folder.rewind(int(state.round))
+        self.seen = {"rejected": int(state.rejected.sum()), "skipped": int(state.skipped)}
+        return state
+
+    def _advance(self, state: State, done: int) -> State:
+        """One block: up to the next evaluation or checkpoint, but not much longer than BLOCK_SECONDS."""
+        stops = [self.rounds, done + self.every - done % self.every]
+        if self.study["checkpoint_every"] is not None:
+            stops.append(done + self.study["checkpoint_every"] - done % self.study["checkpoint_every"])
+        per_round = self.since / self.timed if self.timed else None
+        longest = 1 if per_round is None else max(1, int(BLOCK_SECONDS / max(per_round, 1e-9)))
+        until = min(*stops, done + longest)
+        began = time.perf_counter()
+        state = jax.block_until_ready(self.session.advance(state, until))
+        self.since += time.perf_counter() - began
+        self.timed += until - done
+        for callback in self.callbacks:
+            callback.advanced(until, self.rounds)
+        return state
+
+    def _evaluate(self, state: State) -> None:
+        """Score everybody, write the row, tell who was left out."""
+        began = time.perf_counter()
+        updates = int(state.uploads.sum()) - (self.history[-1]["uploads"] if self.history else 0)
+        record: dict[str, Any] = {"round": int(state.round)}
+        columns: dict[str, Any] = {"client": self.data.clients.names}
+        for side, population, prefix in (("clients", self.data.clients, ""), ("new", self.data.new, "new_")):
+            if population is None:
+                continue
+            scores = self.session.evaluate(state, side)
+            for split, examples in (("test", population.test.sizes), ("train", population.train.sizes)):
+                for which in ("personal", "shared"):
+                    for metric, values in scores[split][which].items():
+                        found = statistics(values, examples, metric in self.problem.maximise)
+                        label = f"{prefix}{split}.{which}.{metric}"
+                        record |= {f"{label}.{statistic}": value for statistic, value in found.items()}
+                        if side == "clients":
+                            columns[label] = values
+        downloads, uploads = (np.asarray(part) for part in (state.downloads, state.uploads))
+        down, up = self.traffic["down_bytes_per_message"], self.traffic["up_bytes_per_upload"]
+        rejected = np.asarray(state.rejected)
+        self.seconds += self.since
+        record |= {
+            "uploads": int(uploads.sum()),
+            "bytes_down": int(downloads.sum()) * down, "bytes_up": int(uploads.sum()) * up,
+            "bytes_per_client": (int(downloads.sum()) * down + int(uploads.sum()) * up) / self.data.population,
+            "rejected_uploads": int(rejected.sum()),
+            "rejected_clients": [self.data.clients.names[index] for index in np.flatnonzero(rejected)],
+            "skipped_rounds": int(state.skipped),
+            "seconds": self.seconds,
+            "seconds_per_round": self.since / self.timed if self.timed else None,
+            "updates_per_second": updates / self.since if self.timed else None,
+            "evaluation_seconds": time.perf_counter() - began,
+        }
+        self.since, self.timed = 0.0, 0
+        self.columns = columns | {"train_examples": self.data.train.sizes, "test_examples": self.data.test.sizes,
+                                  "bytes_down": downloads * down, "bytes_up": uploads * up, "rejected": rejected}
+        self.history.append(record)
+        if self.folder is not None:
+            self.folder.append(record)
+            self.folder.clients(self.columns)
+        self._tell_losses(record)
+        for callback in self.callbacks:
+            callback.evaluated(record)
+
+    def _tell_losses(self, record: Mapping[str, Any]) -> None:
+        lost = record["rejected_uploads"] - self.seen["rejected"]
+        skipped = record["skipped_rounds"] - self.seen["skipped"]
+        if lost:
+            names = ", ".join(record["rejected_clients"][:5])
+            more = len(record["rejected_clients"]) - 5
+            self._notice(f"up to round {record['round']}: {lost} uploads were NaN or infinite and left out (clients {names}"
+                         f"{f' and {more} more' if more > 0 else ''}); a smaller step_size or clip_norm may help.")
+        if skipped:
+            self._notice(f"up to round {record['round']}: {skipped} rounds were skipped, because nothing usable arrived.")
+        self.seen = {"rejected": record["rejected_uploads"], "skipped": record["skipped_rounds"]}
+
+    def _maybe_save(self, state: State, done: int) -> None:
+        if self.checkpoints is None:
+            return
+        every = self.study["checkpoint_every"]
+        at_evaluation = done % self.every == 0 and time.monotonic() - self.saved_at > CHECKPOINT_SECONDS
+        if done == self.rounds or (done % every == 0 if every is not None else at_evaluation):
+            self._save(state)
+
+    def _save(self, state: State) -> None:
+        assert self.checkpoints is not None
+        self.checkpoints.save(int(state.round), state, {"seconds": self.seconds + self.since})
+        self.saved_at = time.monotonic()
+
+    def _pause(self, state: State) -> None:
+        """Ctrl-C: save, say how to go on, and stop."""
+        if self.folder is not None:
+            self._save(state)
+            self._notice(f"stopped after round {int(state.round)}; go on with --resume --out {self.folder.path}"
+                         " (in Python: run(..., out=..., resume=True)).")
+        raise KeyboardInterrupt
+
+    def _summary(self, state: State) -> dict[str, Any]:
+        timed = [row["seconds_per_round"] for row in self.history if row.get("seconds_per_round")]
+        summary = {
+            "study": self.study["name"], "rounds": int(state.round), "test_set": self.data.test_set,
+            "final": self.history[-1], **self.traffic,
+            "median_seconds_per_round": float(np.median(timed)) if timed else None,
+            "devices": self.session.mesh.size, "clients_at_once": self.session.group,
+        }
+        if self.folder is not None:
+            self.folder.summary(summary)
+        return summary
+
+    def _notice(self, sentence: str) -> None:
+        for callback in self.callbacks:
+            callback.noticed(sentence)

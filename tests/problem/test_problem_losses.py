@@ -1,0 +1,74 @@
+"""Losses against their formulas."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cantons.errors import InputError
+from cantons.problem.losses import LOSSES, likeliest, logistic, masked_mean, same_sign, softmax, squared
+
+OUTPUTS = jax.random.normal(jax.random.key(0), (5, 3))
+LABELS = jnp.array([0, 2, 1, 1, 0])
+
+
+def test_softmax_is_minus_the_log_probability_of_the_label():
+    exponentials = np.exp(np.asarray(OUTPUTS, np.float64))
+    chosen = exponentials[np.arange(5), LABELS] / exponentials.sum(1)
+    np.testing.assert_allclose(softmax(OUTPUTS, LABELS), -np.log(chosen), rtol=1e-5)
+
+
+def test_softmax_gradient_is_probability_minus_label_and_sums_to_zero():
+    gradient = jax.grad(lambda outputs: softmax(outputs, LABELS).sum())(OUTPUTS)
+    np.testing.assert_allclose(gradient, jax.nn.softmax(OUTPUTS) - jnp.eye(3)[LABELS], atol=1e-6)
+    np.testing.assert_allclose(gradient.sum(1), 0.0, atol=1e-6)
+
+
+def test_softmax_of_huge_outputs_stays_finite():
+    outputs = jnp.array([[1e4, -1e4]])
+    np.testing.assert_allclose(softmax(outputs, jnp.array([1])), [2e4])
+
+
+def test_squared_has_no_factor_one_half_and_adds_the_outputs():
+    np.testing.assert_allclose(squared(jnp.array([[3.0, 1.0]]), jnp.array([[1.0, 4.0]])), [4.0 + 9.0])
+    np.testing.assert_allclose(squared(jnp.array([[3.0], [5.0]]), jnp.array([1.0, 5.0])), [4.0, 0.0])
+
+
+def test_logistic_is_softmax_with_two_classes():
+    outputs, signs = OUTPUTS[:, 0], jnp.array([-1.0, 1.0, -1.0, 1.0, 1.0])
+    pairs = jnp.stack([jnp.zeros(5), outputs], axis=1)
+    np.testing.assert_allclose(logistic(outputs, signs), softmax(pairs, (signs > 0).astype(int)), rtol=1e-5)
+    np.testing.assert_allclose(logistic(jnp.array([-1e4]), jnp.array([1.0])), [1e4])
+
+
+def test_correct_is_the_largest_output_or_the_same_sign():
+    np.testing.assert_array_equal(likeliest(jnp.array([[1.0, 2.0], [3.0, 0.0]]), jnp.array([1, 1])), [True, False])
+    np.testing.assert_array_equal(same_sign(jnp.array([[0.2], [-2.0]]), jnp.array([1, 1])), [True, False])
+
+
+def test_masked_mean_divides_by_the_rows_that_count():
+    values, mask = jnp.array([1.0, 5.0, 3.0]), jnp.array([1.0, 0.0, 1.0])
+    assert masked_mean(values, mask) == 2.0
+    assert masked_mean(values, jnp.zeros(3)) == 0.0
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_are_float64_when_jax_is(name):
+    with jax.enable_x64(True):
+        targets = jnp.array([1, 1]) if name == "softmax" else jnp.array([1.0, -1.0])
+        outputs = jnp.ones((2, 3) if name == "softmax" else 2)
+        assert LOSSES[name].per_example(outputs, targets).dtype == jnp.float64
+
+
+def test_targets_that_do_not_fit_are_refused():
+    with pytest.raises(InputError, match="targets of type float32; give integer labels"):
+        softmax(OUTPUTS, jnp.ones(5))
+    with pytest.raises(InputError, match=r"outputs have shape \(5, 3\) and the targets \(5,\)"):
+        squared(OUTPUTS, jnp.ones(5))
+    with pytest.raises(InputError, match=r"outputs have shape \(5,\) and the targets \(5, 1\)"):
+        logistic(jnp.ones(5), jnp.ones((5, 1)))
+
+
+def test_a_loss_that_is_already_a_mean_is_refused():
+    with pytest.raises(InputError, match=r"values of shape \(\) for 4 examples"):
+        masked_mean(jnp.float32(1.0), jnp.ones(4))
