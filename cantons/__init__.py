@@ -21,9 +21,55 @@ from cantons.errors import InputError
 from cantons.models import cnn, linear, mlp
 from cantons.problem import classification, from_equinox, from_flax, from_functions, logistic, regression
 from cantons.protocol import Algorithm, Batch, Clock, Problem, Stack, Sum
-from cantons.recipe import algorithm
 from cantons.study.callbacks import Callback
+from cantons.study.load import load
 from cantons.study.result import Result, Trained
 from cantons.study.run import run
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Algorithm",
+    "Batch",
+    "Callback",
+    "Clock",
+    "Federation",
+    "InputError",
+    "Local",
+    "Problem",
+    "Result",
+    "Stack",
+    "Sum",
+    "Trained",
+    "central",
+    "classification",
+    "cnn",
+    "digits",
+    "fedadam",
+    "fedavg",
+    "fedavg_finetune",
+    "fedavgm",
+    "federation",
+    "fedopt",
+    "fedprox",
+    "fedsgd",
+    "fedyogi",
+    "from_clients",
+    "from_equinox",
+    "from_flax",
+    "from_functions",
+    "independent",
+    "l2gd",
+    "libsvm",
+    "linear",
+    "load",
+    "logistic",
+    "mlp",
+    "npz",
+    "regression",
+    "rounds",
+    "run",
+    "scaffold",
+    "synthetic",
+    "task_protocol",
+]

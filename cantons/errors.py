@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable
 
 
 class InputError(ValueError):
@@ -20,6 +21,18 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
     near = difflib.get_close_matches(name, names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return InputError(f"unknown {kind} {name!r}.{hint} Known: {', '.join(names)}.")
+
+
+def check_options(function: Callable, options: Iterable[str], name: str) -> None:
+    """Refuse options that `function` does not take, and the lack of one that it needs."""
+    known = inspect.signature(function).parameters
+    given = list(options)
+    for option in given:
+        if option not in known:
+            raise unknown(f"option of {name}", option, known)
+    for option, parameter in known.items():
+        if parameter.default is parameter.empty and option not in given:
+            raise InputError(f"{name} needs the option {option}, which has no default.")
 
 
 def positive(name: str, value: float) -> None:

@@ -25,15 +25,17 @@ def clock(build: Callable[Concatenate[int, P], Clock]) -> Callable[P, Recipe]:
 
 def _recipe(build: Callable, given: int) -> Callable[..., Recipe]:
     signature = inspect.signature(build)
+    ours = build.__module__.startswith("cantons.")
+    name = build.__name__ if ours else f"{build.__module__}:{build.__name__}"  # so that a run folder can find it
     options = list(signature.parameters.values())[given:]
 
     @functools.wraps(build)
     def choose(**chosen):
-        for name in chosen:
-            if name not in signature.parameters:
-                raise unknown(f"option of {build.__name__}", name, [option.name for option in options])
+        for option in chosen:
+            if option not in signature.parameters:
+                raise unknown(f"option of {build.__name__}", option, [known.name for known in options])
         resolved = {option.name: option.default for option in options} | chosen
-        return Recipe(build.__name__, resolved, functools.partial(build, **resolved))
+        return Recipe(name, resolved, functools.partial(build, **resolved))
 
     # What `inspect`, editors and the study reader see: the options alone.
     choose.__signature__ = signature.replace(parameters=options, return_annotation=Recipe)  # type: ignore[attr-defined]

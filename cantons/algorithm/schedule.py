@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 
-from cantons.errors import at_least, positive, unknown
+from cantons.errors import at_least, check_options, positive, unknown
 from cantons.protocol import Array
 
 Schedule = Callable[[Array], Array]
@@ -51,6 +51,7 @@ def as_schedule(step_size: float | dict | Schedule) -> Schedule:
         name = options.pop("name", "")
         if name not in SCHEDULES:
             raise unknown("schedule", name, SCHEDULES)
+        check_options(SCHEDULES[name], options, name)
         return SCHEDULES[name](**options)
     positive("step_size", step_size)
     return constant(step_size)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from cantons.errors import at_least, positive, unknown
 from cantons.protocol import Array, Batch, Data, Key, PyTree
 
 Loss = Callable[[PyTree, PyTree, Batch], Array]
-OptimizerBuilder = Callable[[Array], optax.GradientTransformation]  # step size -> optimiser
+OptimizerBuilder = Callable[[Any], optax.GradientTransformation]  # step size -> optimiser
 Optimizer = str | OptimizerBuilder
 
 OPTIMIZERS: dict[str, OptimizerBuilder] = {

@@ -11,6 +11,7 @@ from cantons.data.build import federation
 from cantons.data.federation import Federation, hold_out
 from cantons.data.partition import dirichlet, iid, shards
 from cantons.data.readers import Table, read_libsvm, read_npz
+from cantons.data.recorded import recorded
 from cantons.data.scaling import Scale, scaled
 from cantons.data.tasks import task_protocol
 from cantons.errors import InputError, one_of
@@ -18,6 +19,7 @@ from cantons.errors import InputError, one_of
 Partition = Literal["tasks", "iid", "dirichlet", "shards"]
 
 
+@recorded
 def digits(
     clients: int = 50,
     *,
@@ -38,6 +40,7 @@ def digits(
     return _divided(table, clients, partition, alpha, test, new, seed, "digits")
 
 
+@recorded
 def npz(
     path: str | Path,
     *,
@@ -70,6 +73,7 @@ def npz(
     return scaled(whole, scale)
 
 
+@recorded
 def libsvm(
     path: str | Path,
     clients: int,

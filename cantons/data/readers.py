@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -24,17 +25,13 @@ def read_npz(path: str | Path, *, inputs: str = "x", targets: str = "y", client:
              regression: bool = False) -> Table:
     """Read a NumPy archive; `inputs`, `targets` and `client` are names of arrays in it."""
     try:
-        archive = np.load(path, allow_pickle=False)
+        with open(path, "rb") as file:
+            archive = _archive(file, path)
+            rows = _array(archive, inputs, path)
+            values = _array(archive, targets, path)
+            ids = None if client is None else _array(archive, client, path)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}.") from error
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"cannot read {path}: it is not an npz file; write one with np.savez.") from error
-    if not isinstance(archive, np.lib.npyio.NpzFile):
-        raise InputError(f"{path} holds a single array without a name; write an npz file with np.savez.")
-    with archive:
-        rows = _array(archive, inputs, path)
-        values = _array(archive, targets, path)
-        ids = None if client is None else _array(archive, client, path)
     for name, array in ((inputs, rows), (targets, values), (client, ids)):
         if array is not None and (array.ndim == 0 or len(array) != len(rows)):
             raise InputError(f"array {name!r} in {path} has shape {array.shape} and {inputs!r} "
@@ -56,6 +53,16 @@ def read_libsvm(path: str | Path, *, regression: bool = False) -> Table:
     return _table(rows.toarray(), values, None, regression, path)
 
 
+def _archive(file: BinaryIO, path: str | Path) -> np.lib.npyio.NpzFile:
+    try:
+        archive = np.load(file, allow_pickle=False)
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"cannot read {path}: it is not an npz file; write one with np.savez.") from error
+    if not isinstance(archive, np.lib.npyio.NpzFile):
+        raise InputError(f"{path} holds a single array without a name; write an npz file with np.savez.")
+    return archive
+
+
 def _array(archive: np.lib.npyio.NpzFile, name: str, path: str | Path) -> np.ndarray:
     if name not in archive.files:
         raise unknown(f"array in {path}:", name, archive.files)
@@ -64,7 +71,7 @@ def _array(archive: np.lib.npyio.NpzFile, name: str, path: str | Path) -> np.nda
     except ValueError as error:
         raise InputError(f"array {name!r} in {path} is pickled, and unpickling can run any code; "
                          "save it again as numbers or strings.") from error
-    except (OSError, EOFError, zipfile.BadZipFile) as error:
+    except (EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise InputError(f"array {name!r} in {path} is damaged: {error}.") from error
 
 

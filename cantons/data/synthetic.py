@@ -17,10 +17,12 @@ import numpy as np
 
 from cantons.data.build import federation
 from cantons.data.federation import Federation
+from cantons.data.recorded import recorded
 from cantons.data.seeds import generator
 from cantons.errors import at_least
 
 
+@recorded
 def synthetic(
     clients: int = 30,
     *,

@@ -69,10 +69,9 @@ def _is_shared_model(algorithm: Algorithm, server: PyTree, start: PyTree, client
     def trace(key: Key, server, client, examples):
         message = algorithm.broadcast(key, server, None)
         shared, private = algorithm.model(key, message, client, examples.client(0))
-        pairs = zip(jax.tree.leaves(shared), jax.tree.leaves(server.shared), strict=False)
-        same.append(not jax.tree.leaves(private) and not jax.tree.leaves(start)
-                    and jax.tree.structure(shared) == jax.tree.structure(server.shared)
-                    and all(left is right for left, right in pairs))
+        served, kept = jax.tree.leaves(shared), jax.tree.leaves(server.shared)
+        same.append(not jax.tree.leaves((private, start)) and len(served) == len(kept)
+                    and all(left is right for left, right in zip(served, kept, strict=True)))
         return 0
 
     jax.eval_shape(trace, jax.random.key(0), server, client, handle)

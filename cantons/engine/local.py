@@ -7,17 +7,18 @@ its cache; on an accelerator a whole cohort is vectorised, as far as memory allo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cantons.engine.begin import initial_clients, initial_state, seed_keys
 from cantons.engine.devices import mesh_of, replicated
 from cantons.engine.evaluate import scorer
 from cantons.engine.fanout import Fanout
-from cantons.engine.round import Arrays, keyed, one_round
+from cantons.engine.round import Arrays, one_round
 from cantons.errors import InputError, at_least, one_of, positive
 from cantons.protocol import Algorithm, Array, Clock, Problem, PyTree, State
 
@@ -55,25 +56,24 @@ class Session:
         self.mesh = mesh_of(options.devices)
         self.population = data.clients.train.population
         self.group, self.budget = self._grouping(options, data.clients.train)
-        key = jax.random.key(seed)
-        self._init_key, run_key, self._score_key = jax.random.split(key, 3)
+        self._start_key, run_key, self._score_key = seed_keys(seed)
         place = partial(replicated, self.mesh)
         self.arrays = place(_floats(Arrays(data.clients.train, central, clock.arrays, run_key)))
         self._sides = {"clients": (self.arrays.train, place(_floats(data.clients.test)))}
         if data.new is not None:
             self._sides["new"] = place(_floats((data.new.train, data.new.test)))
-        self._begin = jax.jit(self._initial, static_argnums=1)
-        self.start_private = place(jax.jit(lambda key: problem.init(key)[1])(self._init_key))
+        self.start_private: PyTree = None
         self._block: Any = None
         self._scorers: dict[str, Any] = {}
 
     def begin(self, initial: tuple[PyTree, PyTree] | None = None) -> State:
         """The state before round 0, from `problem.init` or from the given (shared, private)."""
         # Copied, because a run donates its state to the next block and must not eat the caller's arrays.
-        parts = jax.jit(self.problem.init)(self._init_key) if initial is None else jax.tree.map(jnp.array, initial)
-        if initial is not None:
-            self.start_private = replicated(self.mesh, parts[1])
-        return self.place(self._begin(parts, self.population))
+        parts = jax.jit(self.problem.init)(self._start_key) if initial is None else jax.tree.map(jnp.array, initial)
+        self._parts = parts
+        self.start_private = replicated(self.mesh, parts[1])
+        start = partial(initial_state, self.algorithm, population=self.population)
+        return self.place(jax.jit(start)(self._start_key, parts))
 
     def place(self, state: State) -> State:
         """Put a state (a restored one, say) where the compiled programs expect it."""
@@ -92,12 +92,13 @@ class Session:
     def evaluate(self, state: State, side: str = "clients") -> dict[str, dict[str, dict[str, np.ndarray]]]:
         """Per-client scores of the "clients" or of the held-out "new" ones, as NumPy arrays."""
         train, test = self._sides[side]
-        clients = state.clients if side == "clients" else self._newcomers(train.population)
+        clients = state.clients if side == "clients" else self._strangers
         first = 0 if side == "clients" else self.population
         arguments = (train, test, self.arrays.central, state.server, self.start_private, clients,
                      jax.random.fold_in(self._score_key, state.round), np.int32(first))
         if side not in self._scorers:
-            common = state.server, self.start_private, jax.tree.map(lambda leaf: leaf[0], clients), train
+            one = jax.eval_shape(lambda rows: jax.tree.map(lambda leaf: leaf[0], rows), clients)
+            common = state.server, self.start_private, one, train
             fanout = Fanout(self.mesh, min(self.group, -(-train.population // self.mesh.size)))
             scores = scorer(self.problem, self.algorithm, fanout, common)
             self._scorers[side] = jax.jit(scores).lower(*arguments).compile()
@@ -116,26 +117,12 @@ class Session:
 
         return jax.eval_shape(travel, self.arrays, state)
 
-    def _initial(self, parts: tuple[PyTree, PyTree], population: int) -> State:
-        shared, private = parts
-        zeros = jnp.zeros(population, jnp.int32)
-        return State(
-            server=self.algorithm.init_server(self._init_key, shared),
-            clients=self._clients(parts, jnp.arange(population)),
-            round=jnp.zeros((), jnp.int32),
-            acknowledged=jnp.ones(population, bool),
-            downloads=zeros, uploads=zeros, rejected=zeros,
-            skipped=jnp.zeros((), jnp.int32),
-        )
-
-    def _clients(self, parts: tuple[PyTree, PyTree], ids: Array) -> PyTree:
-        return jax.vmap(self.algorithm.init_client, in_axes=(0, None, None))(keyed(self._init_key, ids), *parts)
-
-    def _newcomers(self, population: int) -> PyTree:
-        """Clients the server never met, as they would be on their first day."""
-        parts = jax.jit(self.problem.init)(self._init_key)
-        ids = self.population + np.arange(population)
-        return replicated(self.mesh, jax.jit(self._clients)(parts, ids))
+    @cached_property
+    def _strangers(self) -> PyTree:
+        """The new clients as they are on their first day: the server never met them."""
+        ids = self.population + np.arange(self._sides["new"][0].population)
+        make = jax.jit(partial(initial_clients, self.algorithm))
+        return replicated(self.mesh, make(self._start_key, self._parts, ids))
 
     def _grouping(self, options: Local, train: Any) -> tuple[int, float]:
         """How many clients to vectorise at a time, and how many bytes a round may use."""

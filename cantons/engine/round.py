@@ -111,8 +111,8 @@ def one_round(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays
 def _seated(plan: Plan, clock: Clock, fanout: Fanout, arrays: Arrays, population: int) -> Plan:
     """Fill the plan with spare slots to what the devices take, and seat clients of like size together."""
     spare = fanout.padded(clock.slots) - clock.slots
-    empty = Plan(ids=population, acts=False, counts=0, hears=False)
-    plan = jax.tree.map(lambda part, value: jnp.pad(part, (0, spare), constant_values=value), plan, empty)
+    empty = population, False, 0, False
+    plan = Plan(*(jnp.pad(part, (0, spare), constant_values=value) for part, value in zip(plan, empty, strict=True)))
     if fanout.group > 1 and not arrays.train.uniform:
         # Vectorised clients wait for the longest among them.
         order = jnp.argsort(jnp.where(plan.ids < population, arrays.train.sizes[plan.ids], 0))

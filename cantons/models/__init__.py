@@ -3,6 +3,6 @@
 from cantons.models.base import Architecture, Model, Named
 from cantons.models.conv import cnn
 from cantons.models.dense import linear, mlp
-from cantons.models.named import architecture
+from cantons.models.named import ARCHITECTURES, architecture
 
-__all__ = ["Architecture", "Model", "Named", "architecture", "cnn", "linear", "mlp"]
+__all__ = ["ARCHITECTURES", "Architecture", "Model", "Named", "architecture", "cnn", "linear", "mlp"]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
-from cantons.errors import unknown
+from cantons.errors import check_options, unknown
 from cantons.models.base import Named
 from cantons.models.conv import cnn
 from cantons.models.dense import linear, mlp
@@ -22,8 +21,5 @@ def architecture(name: str, **options: Any) -> Named:
     """
     if name not in ARCHITECTURES:
         raise unknown("model", name, ARCHITECTURES)
-    known = inspect.signature(ARCHITECTURES[name]).parameters
-    for option in options:
-        if option not in known:
-            raise unknown(f"option of {name}", option, known)
+    check_options(ARCHITECTURES[name], options, name)
     return ARCHITECTURES[name](**options)

@@ -1,4 +1,4 @@
-"""Owns: losses and the split of a model into shared and private. May import: models, data, protocol, errors."""  # noqa: E501
+"""Owns: losses and the split of a model into shared and private. May import: models, data, protocol, errors."""
 
 from cantons.problem.losses import masked_mean
 from cantons.problem.split import paths

@@ -52,5 +52,5 @@ def _squared_norm(params: PyTree) -> jax.Array | float:
 def _only_floats(shapes: PyTree) -> None:
     for path, leaf in zip(paths(shapes), jax.tree.leaves(shapes), strict=True):
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
-            raise InputError(f"parameter {path!r} has type {leaf.dtype}, but only real numbers can be "
-                             "trained: keep it out of the parameters, for example as a constant in the model's code.")
+            raise InputError(f"parameter {path!r} has type {leaf.dtype}, but only real numbers can "
+                             "be trained; keep it out of the parameters: make it a constant of the model.")

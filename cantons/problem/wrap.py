@@ -47,7 +47,8 @@ def from_equinox(build: Callable[[Key], eqx.Module], *, loss: str | PerExample =
 
     def init(key):
         # In the structure found once: two builds may differ in their lambdas, which JAX compares by identity.
-        return jax.tree.unflatten(jax.tree.structure(shapes), jax.tree.leaves(eqx.filter(build(key), eqx.is_array)))
+        arrays = jax.tree.leaves(eqx.filter(build(key), eqx.is_array))
+        return jax.tree.unflatten(jax.tree.structure(shapes), arrays)
 
     def apply(params, inputs):
         return jax.vmap(eqx.combine(params, static))(inputs)

@@ -52,12 +52,13 @@ class Folder:
             raise InputError(f"cannot write the run folder {self.path}: {error.strerror}.") from error
 
     def _same_study(self, study: Mapping[str, Any]) -> None:
-        old = read_json(self.study_file)
-        new = json.loads(json.dumps(plain(study)))
-        for key in sorted((set(old) | set(new)) - set(FREE)):
-            if old.get(key) != new.get(key):
-                raise InputError(f"{self.path} holds another study: its {key} is {short(old.get(key))}, here it is "
-                                 f"{short(new.get(key))}; resume with the study it began with, or choose another folder.")
+        old = flat(read_json(self.study_file))
+        new = flat(json.loads(json.dumps(plain(study))))
+        for key in sorted(old.keys() | new.keys()):
+            if key.partition(".")[0] not in FREE and old.get(key) != new.get(key):
+                raise InputError(f"{self.path} holds another study: its {key} is {json.dumps(old.get(key))}, here it "
+                                 f"is {json.dumps(new.get(key))}; go on with the study it began with, or choose "
+                                 "another folder.")
 
     def records(self) -> list[dict[str, Any]]:
         """The evaluations so far; a last line cut short by a kill is dropped."""
@@ -97,7 +98,7 @@ class Folder:
 
 def environment() -> dict[str, Any]:
     """Versions and hardware, for the reader who wonders why his numbers differ."""
-    versions = {}
+    versions: dict[str, str | None] = {}
     for package in PACKAGES:
         try:
             versions[package] = metadata.version(package)
@@ -147,6 +148,13 @@ def plain(value: Any) -> Any:
     return f"{getattr(value, '__module__', '?')}:{getattr(value, '__qualname__', type(value).__name__)}"
 
 
-def short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 120 else text[:117] + "..."
+def flat(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Nested tables as one, with dotted keys.
+
+    >>> flat({"seed": 0, "clock": {"cohort": 10}})
+    {'seed': 0, 'clock.cohort': 10}
+    """
+    rows: dict[str, Any] = {}
+    for key, value in tree.items():
+        rows |= flat(value, f"{before}{key}.") if isinstance(value, Mapping) else {before + key: value}
+    return rows

@@ -47,6 +47,9 @@ class Trained:
         return self.algorithm.model(key, sent, client, data)
 
     def _index(self, client: int | str) -> int:
+        if self.data is None:
+            raise InputError("a client's model needs its training examples, and the data of this run is not there; "
+                             "give it: load(folder, data=...).")
         names = self.data.clients.names
         if isinstance(client, str):
             if client not in names:

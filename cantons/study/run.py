@@ -87,11 +87,13 @@ def run(
 
 def described(data: Federation) -> dict[str, Any]:
     """What identifies the data: how it was made, its size, and a checksum of its bytes."""
-    sets = [data.clients, data.new, data.central]
+    sets: list[Any] = [data.train, data.test, data.central]
+    if data.new is not None:
+        sets += [data.new.train, data.new.test]
     checksum = 0
-    for leaf in jax.tree.leaves([(part.train, part.test) if hasattr(part, "train") else part for part in sets]):
-        checksum = zlib.crc32(np.ascontiguousarray(leaf).view(np.uint8).reshape(-1), checksum)
-    return {"name": data.name, **(data.spec or {}), "population": data.population,
+    for leaf in jax.tree.leaves(sets):
+        checksum = zlib.crc32(np.ascontiguousarray(leaf).tobytes(), checksum)
+    return {"name": data.name, "made_by": data.spec, "population": data.population,
             "examples": int(data.train.sizes.sum()), "test_set": data.test_set, "checksum": checksum}
 
 
@@ -150,17 +152,17 @@ class _Run:
                           jax.device_get(self.session.start_private), self.data, self.study["precision"])
         for callback in self.callbacks:
             callback.finished(summary)
-        return Result(self.history, self.columns, summary, trained, self.folder and self.folder.path)
+        return Result(self.history, self.columns, summary, trained, self.folder.path if self.folder else None)
 
     def _restored(self, state: State) -> State:
         """The newest sound checkpoint, or the beginning."""
         assert self.folder is not None and self.checkpoints is not None
-        found = self.checkpoints.newest(state)
+        found = self.checkpoints.newest((state, self.session.start_private))
         if found is None:
             if self.resume:
                 self._notice(f"no checkpoint in {self.folder.path} yet; starting from round 0.")
         else:
-            restored, about, complaints = found
+            (restored, _), about, complaints = found
             for complaint in complaints:
                 self._notice(complaint)
             state = self.session.place(jax.tree.map(np.array, restored))
@@ -201,7 +203,7 @@ class _Run:
             for split, examples in (("test", population.test.sizes), ("train", population.train.sizes)):
                 for which in ("personal", "shared"):
                     for metric, values in scores[split][which].items():
-                        found = statistics(values, examples, metric in self.problem.maximise)
+                        found = statistics(values, np.asarray(examples), metric in self.problem.maximise)
                         label = f"{prefix}{split}.{which}.{metric}"
                         record |= {f"{label}.{statistic}": value for statistic, value in found.items()}
                         if side == "clients":
@@ -255,7 +257,7 @@ class _Run:
 
     def _save(self, state: State) -> None:
         assert self.checkpoints is not None
-        self.checkpoints.save(int(state.round), state, {"seconds": self.seconds + self.since})
+        self.checkpoints.save(int(state.round), (state, self.session.start_private), {"seconds": self.seconds + self.since})
         self.saved_at = time.monotonic()
 
     def _pause(self, state: State) -> None:

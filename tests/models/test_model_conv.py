@@ -10,8 +10,9 @@ from cantons.models import architecture, cnn
 from cantons.models.conv import conv, max_pool
 
 KEY = jax.random.key(0)
-IMAGES = jax.random.normal(jax.random.key(1), (2, 7, 6, 3))
-KERNEL = jax.random.normal(jax.random.key(2), (3, 3, 3, 4))
+RANDOM = np.random.default_rng(0)
+IMAGES = RANDOM.normal(size=(2, 7, 6, 3)).astype(np.float32)
+KERNEL = RANDOM.normal(size=(3, 3, 3, 4)).astype(np.float32)
 
 
 def native(images, kernel):
@@ -19,40 +20,44 @@ def native(images, kernel):
     return jax.lax.conv_general_dilated(images, kernel, (1, 1), "VALID", dimension_numbers=layout)
 
 
-def energy(convolve):
-    """A scalar whose gradient depends on every output."""
-    return lambda images, kernel: jnp.sin(convolve(images, kernel)).sum()
+def value_and_gradients(function):
+    """Of a scalar that depends on every output."""
+    return jax.value_and_grad(lambda *arguments: jnp.sin(function(*arguments)).sum(), argnums=(0, 1))
+
+
+def drawn(model):
+    """Random parameters, biases too, and nothing to compile."""
+    return jax.tree.map(lambda leaf: RANDOM.normal(size=leaf.shape).astype(np.float32) / 4,
+                        jax.eval_shape(model.init, KEY))
 
 
 def close(actual, expected, tolerance=1e-4):
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance), actual, expected)
+    def check(one, other):
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+
+    jax.tree.map(check, actual, expected)
 
 
 def test_conv_is_the_native_convolution():
-    close(conv(IMAGES, KERNEL), native(IMAGES, KERNEL))
+    close(jax.jit(conv)(IMAGES, KERNEL), native(IMAGES, KERNEL))
 
 
 def test_both_gradients_of_conv_are_the_native_ones():
-    ours, theirs = (jax.jit(jax.grad(energy(one), argnums=(0, 1)))(IMAGES, KERNEL) for one in (conv, native))
+    ours, theirs = (jax.jit(value_and_gradients(one))(IMAGES, KERNEL) for one in (conv, native))
     close(ours, theirs)
 
 
 def test_conv_and_gradients_agree_for_a_kernel_per_client():
-    kernels = jnp.stack([KERNEL, -KERNEL, 2 * KERNEL])
-    images = jnp.stack([IMAGES, IMAGES + 1, 3 * IMAGES])
-    close(jax.vmap(conv)(images, kernels), jax.vmap(native)(images, kernels))
-    ours, theirs = (
-        jax.jit(jax.vmap(jax.grad(energy(one), argnums=(0, 1))))(images, kernels) for one in (conv, native)
-    )
+    kernels = np.stack([KERNEL, -KERNEL, 2 * KERNEL])
+    images = np.stack([IMAGES, IMAGES + 1, 3 * IMAGES])
+    ours, theirs = (jax.jit(jax.vmap(value_and_gradients(one)))(images, kernels) for one in (conv, native))
     close(ours, theirs)
 
 
 def test_conv_in_float64_is_exact_to_its_rounding():
     with jax.enable_x64(True):
         images, kernel = np.asarray(IMAGES, np.float64), np.asarray(KERNEL, np.float64)
-        ours, theirs = (
-            jax.jit(jax.value_and_grad(energy(one), argnums=(0, 1)))(images, kernel) for one in (conv, native)
-        )
+        ours, theirs = (jax.jit(value_and_gradients(one))(images, kernel) for one in (conv, native))
         assert ours[1][0].dtype == jnp.float64
         close(ours, theirs, tolerance=1e-12)
 
@@ -63,7 +68,8 @@ def test_max_pool_takes_the_largest_and_drops_an_odd_row():
 
 
 def test_max_pool_passes_the_gradient_to_the_largest_alone():
-    gradient = jax.grad(lambda images: (max_pool(images) * 3).sum())(jnp.arange(15.0).reshape(1, 3, 5, 1))
+    image = jnp.arange(15.0).reshape(1, 3, 5, 1)
+    gradient = jax.jit(jax.grad(lambda images: (max_pool(images) * 3).sum()))(image)
     expected = np.zeros((3, 5))
     expected[1, [1, 3]] = 3
     np.testing.assert_array_equal(gradient[0, :, :, 0], expected)
@@ -83,21 +89,18 @@ def reference(params, images):
 
 def test_cnn_and_its_gradient_are_those_of_native_operations():
     model = cnn(channels=(4, 5), dense=6)((9, 8, 3), 10)
-    params = jax.tree.map(lambda leaf: leaf + 0.05, model.init(KEY))  # so that biases matter
-    images = jax.random.normal(KEY, (2, 9, 8, 3))
-    close(jax.jit(model.apply)(params, images), jax.jit(reference)(params, images))
-    ours, theirs = (jax.jit(jax.grad(energy(lambda x, p, f=f: f(p, x)), 1))(images, params)
-                    for f in (model.apply, reference))
+    params, images = drawn(model), RANDOM.normal(size=(2, 9, 8, 3)).astype(np.float32)
+    ours, theirs = (jax.jit(value_and_gradients(apply))(params, images) for apply in (model.apply, reference))
     close(ours, theirs)
 
 
 def test_gradient_of_every_scanned_client_is_its_own():
     model = cnn(channels=(2,), dense=3)((6, 6), 2)
-    clients = jax.vmap(model.init)(jax.random.split(KEY, 3))
-    images = jax.random.normal(KEY, (3, 4, 6, 6))
-    gradient = jax.grad(lambda params, inputs: jnp.sin(model.apply(params, inputs)).sum())
-    _, scanned = jax.lax.scan(lambda carry, client: (carry, gradient(*client)), 0, (clients, images))
-    close(scanned, jax.jit(jax.vmap(gradient))(clients, images))
+    clients = jax.tree.map(lambda *leaves: np.stack(leaves), *(drawn(model) for _ in range(3)))
+    images = RANDOM.normal(size=(3, 4, 6, 6)).astype(np.float32)
+    gradients = value_and_gradients(model.apply)
+    _, scanned = jax.lax.scan(lambda carry, client: (carry, gradients(*client)), 0, (clients, images))
+    close(scanned, jax.jit(jax.vmap(gradients))(clients, images))
 
 
 def test_default_is_the_pfl_network():
@@ -108,9 +111,8 @@ def test_default_is_the_pfl_network():
 
 def test_greyscale_is_one_channel():
     model, coloured = (cnn(channels=[2], dense=3)(shape, 2) for shape in ((8, 8), (8, 8, 1)))
-    params = model.init(KEY)
-    images = jax.random.normal(KEY, (4, 8, 8))
-    np.testing.assert_array_equal(model.apply(params, images), coloured.apply(params, images[..., None]))
+    params, images = drawn(model), RANDOM.normal(size=(4, 8, 8)).astype(np.float32)
+    close(jax.jit(model.apply)(params, images), jax.jit(coloured.apply)(params, images[..., None]))
 
 
 def test_name_and_options_make_the_cnn_again():

@@ -45,8 +45,9 @@ def test_the_two_parts_are_disjoint_complete_and_combine_back(rule):
 @pytest.mark.parametrize("rule", RULES)
 def test_prediction_does_not_depend_on_the_split(rule):
     problem = classification(Shapes((3,), 2), mlp(hidden=[4, 5]), split=rule)
-    inputs = jax.random.normal(KEY, (6, 3))
-    np.testing.assert_array_equal(problem.predict(*problem.init(KEY), inputs), MODEL.apply(PARAMS, inputs))
+    inputs = np.random.default_rng(0).normal(size=(6, 3))
+    outputs = problem.predict(*problem.init(KEY), inputs)
+    np.testing.assert_array_equal(outputs, MODEL.apply(PARAMS, inputs))
 
 
 def test_one_bare_array_can_be_all_private():
@@ -54,12 +55,12 @@ def test_one_bare_array_can_be_all_private():
 
 
 def test_a_rule_that_matches_nothing_is_refused_with_the_paths_there_are():
-    with pytest.raises(InputError, match="split is 'head', which matches no parameter; there are layer0/bias, "):
+    with pytest.raises(InputError, match="split is 'head', which matches no parameter; there are layer0/"):
         is_shared(PARAMS, "head", MODEL)
 
 
 def test_a_layer_that_the_model_does_not_name_is_refused():
     nameless = MODEL._replace(input_layer=None)
-    with pytest.raises(InputError, match="split is 'input', but this model .* such as 'layer0/bias'"):
+    with pytest.raises(InputError, match=r"split is 'input', but this model .* such as 'layer0/bias'"):
         is_shared(PARAMS, "input", nameless)
     assert is_shared(PARAMS, "output", nameless)["layer2"] == {"weight": False, "bias": False}

@@ -14,9 +14,9 @@ from cantons.problem import from_equinox, from_flax, from_functions, paths
 from cantons.protocol import Batch
 
 KEY = jax.random.key(0)
-INPUTS = jax.random.normal(jax.random.key(1), (5, 4))
-LABELS = jnp.array([0, 2, 1, 1, 0])
-BATCH = Batch(INPUTS, LABELS, jnp.ones(5))
+INPUTS = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
+LABELS = np.array([0, 2, 1, 1, 0])
+BATCH = Batch(INPUTS, LABELS, np.ones(5, np.float32))
 
 
 def plain_init(key):
@@ -70,8 +70,9 @@ def test_equinox_computes_what_it_did(split):
     shared, private = problem.init(KEY)
     module = equinox_mlp(KEY)
     np.testing.assert_allclose(problem.predict(shared, private, INPUTS), jax.vmap(module)(INPUTS), rtol=1e-6)
-    ours = jax.grad(problem.loss, argnums=(0, 1))(shared, private, BATCH)
-    theirs = eqx.filter_grad(lambda module: cross_entropy(jax.vmap(module)(INPUTS)).mean())(module)
+    ours = jax.jit(jax.grad(problem.loss, argnums=(0, 1)))(shared, private, BATCH)
+    mean_loss = eqx.filter_grad(lambda module: cross_entropy(jax.vmap(module)(INPUTS)).mean())
+    theirs = eqx.filter_jit(mean_loss)(module)
     for mine, other in zip(jax.tree.leaves(eqx.combine(*ours)), jax.tree.leaves(theirs), strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-6)
 
@@ -85,22 +86,24 @@ def test_flax_computes_what_it_did(split):
 
 
 def test_globs_see_the_names_of_each_framework():
-    assert paths(from_equinox(equinox_mlp, split="layers/1/*").init(KEY)[1]) == ["layers/1/weight", "layers/1/bias"]
-    assert paths(from_flax(Net(), np.zeros((1, 4)), split="Dense_1/*").init(KEY)[1]) == [
-        "Dense_1/bias", "Dense_1/kernel"]
-    assert paths(from_functions(plain_init, plain_apply, split="head/*").init(KEY)[1]) == ["head/0", "head/1"]
+    def private(problem):
+        return paths(jax.eval_shape(problem.init, KEY)[1])
+
+    assert private(from_functions(plain_init, plain_apply, split="head/*")) == ["head/0", "head/1"]
+    assert private(from_equinox(equinox_mlp, split="layers/1/*")) == ["layers/1/weight", "layers/1/bias"]
+    assert private(from_flax(Net(), np.zeros((1, 4)), split="*1/*")) == ["Dense_1/bias", "Dense_1/kernel"]
 
 
 def test_equinox_problem_runs_in_a_scan_over_clients():
     problem = from_equinox(equinox_mlp, split="layers/0/*")
-    shared, _ = problem.init(KEY)
-    _, clients = jax.vmap(problem.init)(jax.random.split(KEY, 3))
+    shared, private = jax.jit(problem.init)(KEY)
+    clients = jax.tree.map(lambda leaf: np.stack([leaf, 2 * leaf, 3 * leaf]), private)
 
     def visit(shared, private):
-        gradient = jax.grad(problem.loss)(shared, private, BATCH)
-        return jax.tree.map(lambda leaf, step: leaf - 0.1 * step, shared, gradient), problem.loss(shared, private, BATCH)
+        loss, gradient = jax.value_and_grad(problem.loss)(shared, private, BATCH)
+        return jax.tree.map(lambda leaf, step: leaf - 0.1 * step, shared, gradient), loss
 
-    after, losses = jax.jit(lambda shared, clients: jax.lax.scan(visit, shared, clients))(shared, clients)
+    after, losses = jax.jit(lambda *start: jax.lax.scan(visit, *start))(shared, clients)
     assert losses.shape == (3,)
     assert jax.tree.structure(after) == jax.tree.structure(shared)
 
@@ -112,7 +115,10 @@ def test_parameters_may_be_given_as_numpy():
 
 
 def test_a_loss_can_be_any_function_of_outputs_and_targets():
-    problem = from_functions(plain_init, plain_apply, loss=lambda outputs, targets: jnp.abs(outputs[:, 0] - targets))
+    def absolute(outputs, targets):
+        return jnp.abs(outputs[:, 0] - targets)
+
+    problem = from_functions(plain_init, plain_apply, loss=absolute)
     params = problem.init(KEY)
     scores = problem.score(*params, BATCH)
     assert set(scores) == {"loss"}
@@ -123,14 +129,14 @@ def test_running_statistics_are_refused():
     def with_batch_norm(key):
         return eqx.nn.Sequential([eqx.nn.Linear(4, 3, key=key), eqx.nn.BatchNorm(3, "batch", mode="batch")])
 
-    with pytest.raises(InputError, match="a layer with a state, such as BatchNorm: .* use group or layer norm"):
+    with pytest.raises(InputError, match=r"a layer with a state, .* use group or layer norm"):
         from_equinox(with_batch_norm)
-    with pytest.raises(InputError, match="keeps batch_stats beside its parameters: .* use group or layer norm"):
+    with pytest.raises(InputError, match=r"keeps batch_stats beside .* use group or layer norm"):
         from_flax(Net(norm=True), np.zeros((1, 4)))
 
 
 def test_integer_parameters_are_refused():
-    with pytest.raises(InputError, match="parameter 'table' has type int32, but only real numbers can be trained"):
+    with pytest.raises(InputError, match="parameter 'table' has type int32, but only real numbers"):
         from_functions(lambda key: {"table": jnp.arange(3)}, lambda params, inputs: inputs)
     with pytest.raises(InputError, match="parameter 'order' has type int32"):
         from_equinox(lambda key: Table(eqx.nn.Linear(4, 3, key=key), jnp.arange(4)))
@@ -139,11 +145,11 @@ def test_integer_parameters_are_refused():
 def test_what_is_no_model_is_refused():
     with pytest.raises(InputError, match="from_equinox got a module; give a function that makes one"):
         from_equinox(equinox_mlp(KEY))
-    with pytest.raises(InputError, match="from_flax got a MLP; give a flax.linen module"):
+    with pytest.raises(InputError, match=r"from_flax got a MLP; give a flax.linen module"):
         from_flax(equinox_mlp(KEY), np.zeros((1, 4)))
-    with pytest.raises(InputError, match="unknown loss 'softmx'. Did you mean 'softmax'"):
+    with pytest.raises(InputError, match=r"unknown loss 'softmx'. Did you mean 'softmax'"):
         from_functions(plain_init, plain_apply, loss="softmx")
-    with pytest.raises(InputError, match="split is 'output', but this model .* such as 'body'"):
+    with pytest.raises(InputError, match=r"split is 'output', but this model .* such as 'body'"):
         from_functions(plain_init, plain_apply, split="output")
 
 

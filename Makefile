@@ -1,0 +1,41 @@
+# Everything runs in .venv, made on first use. Needs Python >= 3.11 and make, nothing else.
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: demo test lint types check-resume bench clean
+
+demo: $(VENV)/.core
+	$(BIN)/cantons demo
+
+test: lint types
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+
+types: $(VENV)/.test
+	$(BIN)/mypy
+
+# Kill a run at 20 random moments and compare the resumed ones with the uninterrupted one, bit for bit.
+check-resume: $(VENV)/.test
+	$(BIN)/python tests/study/kill_and_resume.py --kills 20
+
+# Our engine beside the bare compiled program, on this machine.
+bench: $(VENV)/.core
+	$(BIN)/python benchmarks/rounds.py
+
+$(VENV)/bin/pip:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "cantons needs Python 3.11 or newer; set PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.core: $(VENV)/bin/pip pyproject.toml constraints.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+$(VENV)/.test: $(VENV)/.core
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) .jax_cache .pytest_cache .mypy_cache .ruff_cache .hypothesis

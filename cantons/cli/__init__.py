@@ -1,0 +1,1 @@
+"""Owns: commands that read, call and print. May import: everything."""

@@ -1,0 +1,89 @@
+"""`cantons`: the commands. Each imports what it needs when it is called, so that --help is quick."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from cantons.errors import InputError
+
+
+class Sentences(click.Group):
+    """Users' mistakes end in one line and exit code 1, never in a traceback."""
+
+    def invoke(self, context: click.Context) -> object:
+        try:
+            return super().invoke(context)
+        except InputError as error:
+            raise click.ClickException(str(error)) from error
+        except KeyboardInterrupt:
+            sys.exit(130)
+
+
+@click.group(cls=Sentences, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="cantons")
+def cantons() -> None:
+    """Personalised, online and mixed federated learning."""
+
+
+@cantons.command()
+@click.argument("study", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="The run folder.  [default: results/NAME-SEED]")
+@click.option("--rounds", type=click.IntRange(min=1), help="Train for this many rounds instead.")
+@click.option("--seed", type=click.IntRange(min=0), help="Use this seed instead.")
+@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE",
+              help="Change any key of the study, as in --set algorithm.step_size=0.05; may be repeated.")
+@click.option("--resume", is_flag=True, help="Go on with the run in the folder.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON and nothing else.")
+def run(study: Path, out: Path | None, rounds: int | None, seed: int | None, changes: tuple[str, ...], resume: bool,
+        as_json: bool) -> None:
+    """Run the study described in the TOML file STUDY and write its run folder."""
+    from cantons.cli import show
+    from cantons.cli.changes import parsed
+    from cantons.study.read import read_study
+
+    asked = {key: value for key, value in (("rounds", rounds), ("seed", seed)) if value is not None}
+    checked = read_study(study, parsed(changes) | asked)
+    folder = out or Path("results") / f"{checked.settings.name or study.stem}-{checked.settings.seed}"
+    with show.watching(quiet=as_json) as watcher:
+        result = checked.run(out=folder, resume=resume, callbacks=[watcher])
+    if as_json:
+        show.as_json(result.summary)
+    else:
+        show.table([(checked.settings.name or study.stem, result)])
+        click.echo(f"run folder: {folder}")
+
+
+@cantons.command()
+@click.option("--out", type=click.Path(path_type=Path), default=Path("results/demo"), show_default=True)
+@click.option("--rounds", type=click.IntRange(min=1), default=200, show_default=True)
+def demo(out: Path, rounds: int) -> None:
+    """Compare methods on handwritten digits spread over 50 clients with tasks of their own."""
+    from cantons.cli import show
+    from cantons.cli.demo import play
+
+    click.echo(show.DEMO_TEXT)
+    with show.watching() as watcher:
+        results = play(out, rounds, watcher)
+    show.table(results)
+    click.echo(f"run folders: {out}/<method>")
+
+
+@cantons.command("list")
+@click.argument("kind", required=False)
+def list_parts(kind: str | None) -> None:
+    """List what a study can name: all of it, or one KIND (data, problem, model, algorithm, clock, engine)."""
+    from cantons.cli import show
+    from cantons.errors import unknown
+    from cantons.study.parts import PARTS
+
+    if kind is not None and kind not in PARTS:
+        raise unknown("kind", kind, PARTS)
+    for name in [kind] if kind else PARTS:
+        show.parts(name, PARTS[name])
+
+
+if __name__ == "__main__":
+    cantons()

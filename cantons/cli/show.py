@@ -1,0 +1,86 @@
+"""What the terminal shows: progress while a run goes on, and a table at its end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from cantons.study.callbacks import Callback
+from cantons.study.folder import plain
+from cantons.study.result import Result
+
+DEMO_TEXT = """\
+Handwritten digits over 50 clients. A third of the classes is merged into one, and every client must tell
+that one from a digit of its own, with a handful of examples: alone, with all data in one place, or federated.
+"""
+
+
+class Watcher(Callback):
+    """A progress bar with the latest score, and sentences above it."""
+
+    def __init__(self, progress: Progress, quiet: bool):
+        self._progress, self._quiet = progress, quiet
+        self._bar: Any = None
+
+    def started(self, study: Mapping[str, Any]) -> None:
+        self._bar = self._progress.add_task(study["name"], total=study["rounds"], score="")
+
+    def advanced(self, round: int, rounds: int) -> None:
+        self._progress.update(self._bar, completed=round)
+
+    def evaluated(self, record: Mapping[str, Any]) -> None:
+        self._progress.update(self._bar, completed=record["round"], score=_score(record))
+
+    def noticed(self, sentence: str) -> None:
+        if not self._quiet:
+            click.echo(sentence, err=True)
+
+
+@contextmanager
+def watching(quiet: bool = False) -> Iterator[Watcher]:
+    """A live progress bar on a terminal, nothing elsewhere; sentences go to standard error."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+               TextColumn("{task.fields[score]}"))
+    with Progress(*columns, console=console, disable=quiet or not console.is_terminal, transient=True) as progress:
+        yield Watcher(progress, quiet)
+
+
+def table(results: Sequence[tuple[str, Result]]) -> None:
+    """One row per run: the personalised and the shared model on the named test set, and what travelled."""
+    metric = "accuracy" if "test.personal.accuracy.mean" in results[0][1].final else "loss"
+    test_set = results[0][1].summary["test_set"]
+    shown = Table(title=f"{metric} on the test set: {test_set}", title_justify="left")
+    shown.add_column("method")
+    for column in ("personal", "worst 10%", "shared", "new clients", "KiB/client", "ms/round"):
+        shown.add_column(column, justify="right")
+    for name, result in results:
+        final = result.final
+        cells = [final.get(f"test.personal.{metric}.mean"), final.get(f"test.personal.{metric}.worst10"),
+                 final.get(f"test.shared.{metric}.mean"), final.get(f"new_test.personal.{metric}.mean")]
+        speed = result.summary["median_seconds_per_round"]
+        shown.add_row(name, *("-" if cell is None else f"{cell:.3f}" for cell in cells),
+                      f"{final['bytes_per_client'] / 1024:.1f}", "-" if speed is None else f"{1000 * speed:.2f}")
+    Console(width=None if Console().is_terminal else 110).print(shown)
+
+
+def parts(kind: str, known: Mapping[str, Callable[..., Any]]) -> None:
+    click.secho(kind, bold=True)
+    for name, function in sorted(known.items()):
+        click.echo(f"  {name:<16} {(function.__doc__ or '').strip().splitlines()[0]}")
+
+
+def as_json(summary: Mapping[str, Any]) -> None:
+    click.echo(json.dumps(plain(summary), indent=2))
+
+
+def _score(record: Mapping[str, Any]) -> str:
+    metric = "accuracy" if "test.personal.accuracy.mean" in record else "loss"
+    return f"{metric} {record[f'test.personal.{metric}.mean']:.3f}"

@@ -1,0 +1,30 @@
+"""Data that remembers how it was made, so that a run folder can make it again."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import ParamSpec
+
+from cantons.data.federation import Federation
+
+P = ParamSpec("P")
+
+
+def recorded(make: Callable[P, Federation]) -> Callable[P, Federation]:
+    """Fill `spec` with the maker's name and every option; paths are made absolute."""
+    signature = inspect.signature(make)
+
+    @functools.wraps(make)
+    def made(*args: P.args, **options: P.kwargs) -> Federation:
+        given = signature.bind(*args, **options)
+        given.apply_defaults()
+        data = make(*args, **options)
+        plain = {name: str(Path(value).resolve()) if name == "path" else value
+                 for name, value in given.arguments.items()}
+        return replace(data, spec={"name": make.__name__, **plain})
+
+    return made

@@ -1,0 +1,32 @@
+"""The state before the first round."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from cantons.engine.round import keyed
+from cantons.protocol import Algorithm, Array, Key, PyTree, State
+
+
+def seed_keys(seed: int) -> tuple[Key, Key, Key]:
+    """Keys for the start, for the rounds, and for scoring."""
+    start, rounds, scores = jax.random.split(jax.random.key(seed), 3)
+    return start, rounds, scores
+
+
+def initial_clients(algorithm: Algorithm, key: Key, parts: tuple[PyTree, PyTree], ids: Array) -> PyTree:
+    """One row per client, from the common (shared, private) starting point."""
+    return jax.vmap(algorithm.init_client, in_axes=(0, None, None))(keyed(key, ids), *parts)
+
+
+def initial_state(algorithm: Algorithm, key: Key, parts: tuple[PyTree, PyTree], population: int) -> State:
+    zeros = jnp.zeros(population, jnp.int32)
+    return State(
+        server=algorithm.init_server(key, parts[0]),
+        clients=initial_clients(algorithm, key, parts, jnp.arange(population)),
+        round=jnp.zeros((), jnp.int32),
+        acknowledged=jnp.ones(population, bool),
+        downloads=zeros, uploads=zeros, rejected=zeros,
+        skipped=jnp.zeros((), jnp.int32),
+    )

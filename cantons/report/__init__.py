@@ -1,0 +1,1 @@
+"""Owns: tables and figures of finished runs. May import: metrics, errors."""

@@ -1,0 +1,75 @@
+"""Come back to a finished (or interrupted) run: the model, from its folder alone."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from cantons.engine.begin import initial_state, seed_keys
+from cantons.errors import InputError
+from cantons.problem import problem_from_spec
+from cantons.protocol import Problem, Recipe
+from cantons.study.checkpoint import Checkpoints
+from cantons.study.folder import Folder, read_json
+from cantons.study.parts import make, make_algorithm, make_problem
+from cantons.study.result import Trained
+
+
+def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recipe | None = None,
+         data: Any = None) -> Trained:
+    """The trained federation in `folder`, to predict with.
+
+    Parts that were written in Python and have no name must be given again. Data is only needed to predict
+    as one of the clients, and is made again from the study where it can be.
+    """
+    path = Path(folder)
+    study_file = Folder(path).study_file
+    if not study_file.exists():
+        raise InputError(f"{path} is not a run folder: it has no {study_file.name}.")
+    study = read_json(study_file)
+    if data is None:
+        data = _data(study)
+    problem = problem or _problem(study, data, path)
+    algorithm = algorithm or _algorithm(study, path)
+    population = study["data"]["population"]
+    with jax.enable_x64(study["precision"] == "float64"):
+        built = algorithm.build(problem, population)
+        start_key, _, _ = seed_keys(study["seed"])
+        parts = jax.jit(problem.init)(start_key)
+        template = jax.jit(partial(initial_state, built, population=population))(start_key, parts)
+        found = Checkpoints(path / "checkpoints").newest((template, parts[1]))
+        if found is None or not found[1]:
+            raise InputError(f"{path} holds no sound checkpoint yet; let the run go on (--resume) or finish.")
+        state, start_private = found[0]
+    return Trained(problem, built, state, start_private, data, study["precision"])
+
+
+def _data(study: dict[str, Any]) -> Any:
+    """None if the data has no maker, or its file is gone: then only the shared model can predict."""
+    if study["data"]["made_by"] is None:
+        return None
+    try:
+        return make("data", study["data"]["made_by"])
+    except InputError:
+        return None
+
+
+def _problem(study: dict[str, Any], data: Any, path: Path) -> Problem:
+    spec = study["problem"]
+    if spec is None:
+        raise InputError(f"the problem of {path} was written in Python and has no name; give it: load(folder, problem=...).")
+    if ":" not in spec["name"]:
+        return problem_from_spec(spec)
+    if data is None:
+        raise InputError(f"the problem of {path} is made from its data, which is not there; give it: load(folder, data=...).")
+    return make_problem(spec, data)
+
+
+def _algorithm(study: dict[str, Any], path: Path) -> Recipe:
+    try:
+        return make_algorithm(study["algorithm"])
+    except InputError as error:
+        raise InputError(f"cannot rebuild the algorithm of {path} ({error}); give it: load(folder, algorithm=...).") from error

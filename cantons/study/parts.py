@@ -1,0 +1,71 @@
+"""The parts a study can name: ours by a word, the user's own as `module:function`."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cantons import algorithm, clock, data, engine, models, problem
+from cantons.errors import InputError, unknown
+from cantons.protocol import Problem, Recipe
+
+PARTS: dict[str, Mapping[str, Callable[..., Any]]] = {
+    "data": {make.__name__: make for make in (data.digits, data.libsvm, data.npz, data.synthetic)},
+    "model": models.ARCHITECTURES,
+    "problem": {make.__name__: make for make in (
+        problem.classification, problem.linear, problem.logistic, problem.regression)},
+    "algorithm": algorithm.ALGORITHMS,
+    "clock": clock.CLOCKS,
+    "engine": {"local": engine.Local},
+}
+
+
+def part(kind: str, name: str) -> Callable[..., Any]:
+    """The function behind a name.
+
+    >>> part("algorithm", "fedavg").__name__
+    'fedavg'
+    """
+    if ":" in name:
+        return _imported(kind, name)
+    if name not in PARTS[kind]:
+        raise unknown(kind, name, PARTS[kind])
+    return PARTS[kind][name]
+
+
+def make(kind: str, table: Mapping[str, Any], *before: Any) -> Any:
+    """Build the part a table describes; its `name` finds the function, the rest are options."""
+    options = {key: value for key, value in table.items() if key != "name"}
+    return part(kind, table["name"])(*before, **options)
+
+
+def make_problem(table: Mapping[str, Any], federation: Any) -> Problem:
+    """A problem's `model` is a part of its own: a name, or a table with a name and options."""
+    options = dict(table)
+    if "model" in options:
+        model = options["model"]
+        options["model"] = make("model", {"name": model} if isinstance(model, str) else model)
+    built = make("problem", options, federation)
+    return built if built.spec is not None else built._replace(spec=dict(table))
+
+
+def make_algorithm(table: Mapping[str, Any]) -> Recipe:
+    recipe = make("algorithm", table)
+    if not isinstance(recipe, Recipe):
+        raise InputError(f"{table['name']} returned a {type(recipe).__name__}; decorate it with @cantons.recipe.algorithm, "
+                         "so that it returns a recipe.")
+    return recipe
+
+
+def _imported(kind: str, name: str) -> Callable[..., Any]:
+    module, _, function = name.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        return getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"cannot find the {kind} {name!r}: {error}; write module:function, with the module in the "
+                         "current folder or installed.") from error

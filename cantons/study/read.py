@@ -1,0 +1,162 @@
+"""Read a study file: TOML checked against the signatures of the parts it names."""
+
+from __future__ import annotations
+
+import inspect
+import tomllib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, get_type_hints
+
+import pydantic
+
+from cantons.errors import InputError, unknown
+from cantons.study.parts import PARTS, make, make_algorithm, make_problem, part
+from cantons.study.result import Result
+from cantons.study.run import run
+
+TABLES = ("data", "problem", "algorithm", "clock", "engine")
+REQUIRED = ("data", "problem", "algorithm")
+
+
+class Settings(pydantic.BaseModel):
+    """The keys of a study that stand outside its tables."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", strict=True)
+
+    name: str | None = None
+    rounds: int = pydantic.Field(ge=1)
+    seed: int = pydantic.Field(default=0, ge=0)
+    cohort: int | None = pydantic.Field(default=None, ge=1)
+    evaluate_every: int | None = pydantic.Field(default=None, ge=1)
+    precision: Literal["float32", "float64"] = "float32"
+    checkpoint_every: int | None = pydantic.Field(default=None, ge=1)
+    keep: int = pydantic.Field(default=3, ge=1)
+
+
+class Study:
+    """A checked study: settings, and one table for each part."""
+
+    def __init__(self, source: str, settings: Settings, tables: Mapping[str, Mapping[str, Any]]):
+        self.source, self.settings, self.tables = source, settings, tables
+
+    def run(self, **options: Any) -> Result:
+        """Build the parts and run them; `options` are those of `cantons.run` that are not part of a study."""
+        try:
+            return self._run(**options)
+        except InputError as error:
+            raise InputError(f"{self.source}: {error}") from error
+
+    def _run(self, **options: Any) -> Result:
+        data = self._built("data", lambda table: make("data", table))
+        problem = self._built("problem", lambda table: make_problem(table, data))
+        recipe = self._built("algorithm", make_algorithm)
+        if "clock" in self.tables:
+            options["clock"] = self._built("clock", lambda table: make("clock", table))
+        if "engine" in self.tables:
+            options["engine"] = self._built("engine", lambda table: make("engine", table))
+        chosen = self.settings.model_dump()
+        chosen["name"] = chosen["name"] or Path(self.source).stem
+        return run(problem, data, recipe, **chosen, **options)
+
+    def _built(self, kind: str, build: Callable[[Mapping[str, Any]], Any]) -> Any:
+        try:
+            return build(self.tables[kind])
+        except InputError as error:
+            raise InputError(f"[{kind}] {error}") from error
+
+
+def read_study(path: Path, changes: Mapping[str, Any] | None = None) -> Study:
+    """Read and check `path`; `changes` are dotted keys with new values, as `--set` gives them."""
+    try:
+        with path.open("rb") as file:
+            raw = tomllib.load(file)
+    except OSError as error:
+        raise InputError(f"cannot read the study {path}: {error.strerror}.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path} is not TOML: {error}.") from error
+    for key, value in (changes or {}).items():
+        _set(raw, key, value)
+    return check_study(raw, str(path), path.parent)
+
+
+def check_study(raw: Mapping[str, Any], source: str, folder: Path | None = None) -> Study:
+    """Check every key against what it names; files are looked for beside the study first."""
+    tables = {key: raw[key] for key in TABLES if key in raw}
+    for key in REQUIRED:
+        if key not in tables:
+            raise InputError(f"{source} has no [{key}] table; a study needs {', '.join(f'[{name}]' for name in REQUIRED)}.")
+    rest = {key: value for key, value in raw.items() if key not in TABLES}
+    for key in rest:
+        if key not in Settings.model_fields:
+            raise InputError(f"{source}: {unknown('key', key, [*Settings.model_fields, *TABLES])}")
+    try:
+        settings = Settings.model_validate(rest)
+    except pydantic.ValidationError as error:
+        raise _explained(source, "", error) from error
+    checked = {kind: _checked(source, kind, kind, table, folder) for kind, table in tables.items()}
+    return Study(source, settings, checked)
+
+
+def _checked(source: str, where: str, kind: str, table: Any, folder: Path | None) -> dict[str, Any]:
+    """One table against the signature of the function it names."""
+    table = {"name": table} if isinstance(table, str) else table
+    if not isinstance(table, Mapping):
+        raise InputError(f"{source}: {where} is {table!r}; give a name, or a table with a name and options.")
+    if len(PARTS[kind]) == 1:
+        table = {"name": next(iter(PARTS[kind])), **table}
+    if "name" not in table:
+        raise InputError(f"{source}: [{where}] has no name; say which {kind} it is.")
+    try:
+        function = part(kind, table["name"])
+    except InputError as error:
+        raise InputError(f"{source}: {where}.name: {error}") from error
+    options = {key: value for key, value in table.items() if key != "name"}
+    allowed = _fields(function, skip_first=kind == "problem")
+    if "model" in options and kind == "problem":
+        options["model"] = _checked(source, f"{where}.model", "model", options["model"], folder)
+        allowed["model"] = (Any, ...)
+    for key in options:
+        if key not in allowed:
+            raise InputError(f"{source}: {unknown(f'option in [{where}]', key, allowed)}")
+    schema = pydantic.create_model(where, __config__=pydantic.ConfigDict(
+        arbitrary_types_allowed=True, strict=True), **allowed)
+    try:
+        schema.model_validate(options)
+    except pydantic.ValidationError as error:
+        raise _explained(source, where, error) from error
+    if kind == "data" and folder is not None and "path" in options and (folder / options["path"]).exists():
+        options["path"] = str(folder / options["path"])
+    return {"name": table["name"], **options}
+
+
+def _fields(function: Callable, skip_first: bool) -> dict[str, Any]:
+    """A pydantic field for each option of a part."""
+    hints = get_type_hints(getattr(function, "__wrapped__", function))
+    if inspect.isclass(function):
+        hints = get_type_hints(function.__init__)
+    options = list(inspect.signature(function).parameters.values())[1 if skip_first else 0:]
+    return {option.name: (hints.get(option.name, Any), ... if option.default is option.empty else option.default)
+            for option in options if option.kind is not option.VAR_KEYWORD}
+
+
+def _explained(source: str, where: str, error: pydantic.ValidationError) -> InputError:
+    """File, key, value, and what is allowed, of the first thing wrong."""
+    first = error.errors()[0]
+    key = ".".join(str(step) for step in ([where] if where else []) + list(first["loc"][:1]))
+    if first["type"] == "missing":
+        return InputError(f"{source}: {key} is missing; it has no default.")
+    # A TOML file cannot hold the functions and arrays that Python callers may give.
+    wanted = [each["msg"].removeprefix("Input should be ") for each in error.errors()
+              if each["loc"][:1] == first["loc"][:1] and each["type"] not in ("callable_type", "is_instance_of")]
+    return InputError(f"{source}: {key} = {first['input']!r}; give {', or '.join(dict.fromkeys(wanted))}.")
+
+
+def _set(raw: dict[str, Any], key: str, value: Any) -> None:
+    *tables, last = key.split(".")
+    for table in tables:
+        inner = raw.setdefault(table, {})
+        if isinstance(inner, str):  # a part given by its name alone
+            inner = raw[table] = {"name": inner}
+        raw = inner
+    raw[last] = value
