@@ -28,7 +28,7 @@ class Population:
         sizes = self.train.population, self.test.population, len(self.names)
         if len(set(sizes)) > 1:
             raise InputError(f"train, test and names are of {sizes} clients; list the same clients in each.")
-        empty = [name for name, size in zip(self.names, self.train.sizes, strict=True) if size == 0]
+        empty = [self.names[client] for client in np.flatnonzero(np.asarray(self.train.sizes) == 0)]
         if empty:
             raise InputError(f"no training examples for {some(empty)}; leave such clients out or give them "
                              "some.")

@@ -35,8 +35,8 @@ class Ragged:
     def client(self, index: Array | int) -> Examples:
         """A handle on one client's rows; `index` may be traced."""
         # A uniform federation's size is a plain number, so its loops are unrolled or scanned, never searched.
-        size = self.longest if self.uniform else self.sizes[index]
-        return Examples(self.inputs, self.targets, self.starts[index], size, self.longest)
+        size = self.longest if self.uniform else jnp.asarray(self.sizes)[index]
+        return Examples(self.inputs, self.targets, jnp.asarray(self.starts)[index], size, self.longest)
 
 
 def pack(inputs: Sequence[PyTree], targets: Sequence[PyTree]) -> Ragged:
@@ -54,7 +54,7 @@ def pack(inputs: Sequence[PyTree], targets: Sequence[PyTree]) -> Ragged:
 def from_sizes(inputs: PyTree, targets: PyTree, sizes: np.ndarray) -> Ragged:
     """Wrap rows that already lie in client order."""
     sizes = np.asarray(sizes, np.int32)
-    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int32)
+    starts = (np.cumsum(sizes) - sizes).astype(np.int32)
     longest = int(sizes.max(initial=0))
     return Ragged(inputs, targets, starts, sizes, longest, bool((sizes == longest).all()))
 
@@ -69,7 +69,7 @@ class Examples:
         self.longest = longest
 
     def sample(self, key: Key, size: int) -> Batch:
-        return self._take(jax.random.randint(key, (size,), 0, self.size), jnp.ones(size))
+        return self._take(jax.random.randint(key, (size,), 0, self.size), jnp.full(size, self.size > 0, float))
 
     def epoch(self, key: Key, size: int, body: Callable[[PyTree, Batch], PyTree], carry: PyTree) -> PyTree:
         return self._pass(size, permutation(key, self.size), body, carry)
@@ -78,7 +78,7 @@ class Examples:
         return self._pass(size, lambda places: places, body, carry)
 
     def full(self) -> Batch:
-        places = jnp.arange(self.longest)
+        places = jnp.arange(max(self.longest, 1))
         return self._take(jnp.where(places < self.size, places, 0), self._mask(places))
 
     def now(self) -> Batch:
@@ -111,10 +111,14 @@ class Examples:
     def _mask(self, places: Array, size: int | None = None) -> Array:
         whole = isinstance(self.size, int) and self.size % (size or self.longest or 1) == 0
         # Known at compile time to be all ones, so that the compiler drops the masking altogether.
-        return jnp.ones(places.shape) if whole else jnp.where(places < self.size, 1.0, 0.0)
+        return jnp.ones(places.shape) if whole else (places < self.size).astype(float)
 
     def _take(self, rows: Array, mask: Array) -> Batch:
-        inputs, targets = jax.tree.map(
-            lambda leaf: leaf.at[self._start + rows].get(mode="promise_in_bounds", wrap_negative_indices=False),
-            self._rows)
+        def take(leaf: Array) -> Array:
+            if not leaf.shape[0]:  # a federation without a single example, such as an absent test set
+                return jnp.zeros((*rows.shape, *leaf.shape[1:]), leaf.dtype)
+            where = jnp.minimum(self._start + rows, leaf.shape[0] - 1)  # an empty last client starts beyond the end
+            return jnp.asarray(leaf).at[where].get(mode="promise_in_bounds", wrap_negative_indices=False)
+
+        inputs, targets = jax.tree.map(take, self._rows)
         return Batch(inputs, targets, mask)

@@ -68,10 +68,10 @@ def _array(archive: np.lib.npyio.NpzFile, name: str, path: str | Path) -> np.nda
         raise unknown(f"array in {path}:", name, archive.files)
     try:
         return archive[name]
-    except ValueError as error:
-        raise InputError(f"array {name!r} in {path} is pickled, and unpickling can run any code; "
-                         "save it again as numbers or strings.") from error
-    except (EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        if "allow_pickle" in str(error):
+            raise InputError(f"array {name!r} in {path} is pickled, and unpickling can run any code; "
+                             "save it again as numbers or strings.") from error
         raise InputError(f"array {name!r} in {path} is damaged: {error}.") from error
 
 
@@ -84,9 +84,9 @@ def _table(rows: np.ndarray, values: np.ndarray, ids: np.ndarray | None, regress
             raise InputError(f"targets in {path} are of type {values.dtype}; regression needs numbers.")
         return Table(rows, values.astype(np.float32), None, ids)
     if values.dtype.kind == "f":
-        fractions = values[values != np.round(values)]
-        if fractions.size:
-            raise InputError(f"targets in {path} hold {fractions[0]}, which is no label; "
+        odd = values[~np.isfinite(values) | (values != np.round(values))]
+        if odd.size:
+            raise InputError(f"targets in {path} hold {odd[0]}, which is no label; "
                              "give regression = true.")
         values = values.astype(np.int64)
     kinds, labels = np.unique(values, return_inverse=True)

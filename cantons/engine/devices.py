@@ -18,7 +18,7 @@ AXIS = "clients"
 def one_device_per_core() -> None:
     """On a CPU, give XLA one device per core; too late, and harmless, once JAX has computed anything."""
     with contextlib.suppress(RuntimeError):
-        if jax.config.read("jax_num_cpu_devices") <= 1:
+        if getattr(jax.config, "jax_num_cpu_devices", -1) <= 1:  # the user may have chosen already
             jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
 
 

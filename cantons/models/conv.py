@@ -2,7 +2,8 @@
 
 Federated training gives every client its own kernels. Under `vmap` a native convolution becomes a grouped
 one, 3x slower on a GPU, and inside `scan` the CPU leaves its fast path. Patches and a matrix product win on
-both.
+both. Their gradient is left to JAX: a backward pass by hand saved 5 to 8% on a CPU and would cost forward
+mode, and with it Hessian-vector products.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from cantons.errors import InputError
 from cantons.protocol import Array, PyTree
@@ -30,9 +31,7 @@ def softmax(outputs: Array, targets: Array) -> Array:
     if not jnp.issubdtype(targets.dtype, jnp.integer):
         raise InputError(f"softmax loss got targets of type {targets.dtype}; give integer labels 0, 1, ... "
                          "or choose loss 'squared' (any numbers) or 'logistic' (labels -1 and 1).")
-    # A product with the one-hot label, not an indexed read: its gradient is dense, and fuses.
-    chosen = (outputs * jax.nn.one_hot(targets, outputs.shape[-1], dtype=outputs.dtype)).sum(-1)
-    return jax.nn.logsumexp(outputs, axis=-1) - chosen
+    return optax.softmax_cross_entropy_with_integer_labels(outputs, targets)
 
 
 def squared(outputs: Array, targets: Array) -> Array:

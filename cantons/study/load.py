@@ -60,11 +60,13 @@ def _data(study: dict[str, Any]) -> Any:
 def _problem(study: dict[str, Any], data: Any, path: Path) -> Problem:
     spec = study["problem"]
     if spec is None:
-        raise InputError(f"the problem of {path} was written in Python and has no name; give it: load(folder, problem=...).")
+        raise InputError(f"the problem of {path} was written in Python and has no name; "
+                         "give it: load(folder, problem=...).")
     if ":" not in spec["name"]:
         return problem_from_spec(spec)
     if data is None:
-        raise InputError(f"the problem of {path} is made from its data, which is not there; give it: load(folder, data=...).")
+        raise InputError(f"the problem of {path} is made from its data, which is not there; "
+                         "give it: load(folder, data=...).")
     return make_problem(spec, data)
 
 
@@ -72,4 +74,5 @@ def _algorithm(study: dict[str, Any], path: Path) -> Recipe:
     try:
         return make_algorithm(study["algorithm"])
     except InputError as error:
-        raise InputError(f"cannot rebuild the algorithm of {path} ({error}); give it: load(folder, algorithm=...).") from error
+        raise InputError(f"cannot rebuild the algorithm of {path} ({error}); "
+                         "give it: load(folder, algorithm=...).") from error

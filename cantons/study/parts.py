@@ -55,8 +55,8 @@ def make_problem(table: Mapping[str, Any], federation: Any) -> Problem:
 def make_algorithm(table: Mapping[str, Any]) -> Recipe:
     recipe = make("algorithm", table)
     if not isinstance(recipe, Recipe):
-        raise InputError(f"{table['name']} returned a {type(recipe).__name__}; decorate it with @cantons.recipe.algorithm, "
-                         "so that it returns a recipe.")
+        raise InputError(f"{table['name']} returned a {type(recipe).__name__}, not a recipe; "
+                         "decorate it with @cantons.recipe.algorithm.")
     return recipe
 
 

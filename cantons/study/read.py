@@ -85,7 +85,7 @@ def check_study(raw: Mapping[str, Any], source: str, folder: Path | None = None)
     tables = {key: raw[key] for key in TABLES if key in raw}
     for key in REQUIRED:
         if key not in tables:
-            raise InputError(f"{source} has no [{key}] table; a study needs {', '.join(f'[{name}]' for name in REQUIRED)}.")
+            raise InputError(f"{source} has no [{key}] table; a study needs [data], [problem] and [algorithm].")
     rest = {key: value for key, value in raw.items() if key not in TABLES}
     for key in rest:
         if key not in Settings.model_fields:

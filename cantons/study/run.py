@@ -168,7 +168,8 @@ class _Run:
             state = self.session.place(jax.tree.map(np.array, restored))
             self.seconds = about.get("seconds", 0.0)
             if int(state.round) > self.rounds:
-                raise InputError(f"{self.folder.path} has already run {int(state.round)} rounds; ask for at least that many.")
+                raise InputError(f"{self.folder.path} has already run {int(state.round)} rounds; "
+                                 "ask for at least that many.")
         self.checkpoints.drop_after(int(state.round))
         self.history = self.folder.rewind(int(state.round))
         self.seen = {"rejected": int(state.rejected.sum()), "skipped": int(state.skipped)}
@@ -241,10 +242,12 @@ class _Run:
         if lost:
             names = ", ".join(record["rejected_clients"][:5])
             more = len(record["rejected_clients"]) - 5
-            self._notice(f"up to round {record['round']}: {lost} uploads were NaN or infinite and left out (clients {names}"
-                         f"{f' and {more} more' if more > 0 else ''}); a smaller step_size or clip_norm may help.")
+            others = f" and {more} more" if more > 0 else ""
+            self._notice(f"up to round {record['round']}: {lost} uploads were NaN or infinite and left out (clients "
+                         f"{names}{others}); a smaller step_size or clip_norm may help.")
         if skipped:
-            self._notice(f"up to round {record['round']}: {skipped} rounds were skipped, because nothing usable arrived.")
+            self._notice(f"up to round {record['round']}: {skipped} rounds were skipped, because nothing usable "
+                         "arrived.")
         self.seen = {"rejected": record["rejected_uploads"], "skipped": record["skipped_rounds"]}
 
     def _maybe_save(self, state: State, done: int) -> None:
@@ -257,7 +260,8 @@ class _Run:
 
     def _save(self, state: State) -> None:
         assert self.checkpoints is not None
-        self.checkpoints.save(int(state.round), (state, self.session.start_private), {"seconds": self.seconds + self.since})
+        whole = state, self.session.start_private
+        self.checkpoints.save(int(state.round), whole, {"seconds": self.seconds + self.since})
         self.saved_at = time.monotonic()
 
     def _pause(self, state: State) -> None:

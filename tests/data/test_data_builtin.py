@@ -26,7 +26,7 @@ def archive(tmp_path):
 @pytest.fixture
 def lines(tmp_path):
     path = tmp_path / "boxes.txt"
-    dump_svmlight_file(X, Y, str(path))
+    dump_svmlight_file(X.astype(float), Y, str(path))
     return path
 
 

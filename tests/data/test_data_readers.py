@@ -70,6 +70,7 @@ def test_libsvm_files_become_dense(text, name, compress):
     ({"x": X, "y": np.array([1, "b", None, 2], object)}, {}, "array 'y' in .*some.npz is pickled"),
     ({"x": X, "y": [0.5, 1, 2, 3]}, {}, "targets in .*some.npz hold 0.5, which is no label; give regr"),
     ({"x": X, "y": [np.nan, 1, 2, 3]}, {}, "targets in .*some.npz hold nan"),
+    ({"x": X, "y": [1, np.inf, 2, 3]}, {}, "targets in .*some.npz hold inf"),
     ({"x": X, "y": list("abcd")}, {"regression": True}, "targets in .*some.npz are of type <U1; regr"),
     ({"x": X, "y": [1, 1, 1, 1]}, {}, "targets in .*some.npz are all 1; classification needs at least two"),
 ])

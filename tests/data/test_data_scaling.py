@@ -37,7 +37,8 @@ def test_other_rows_are_scaled_alike_and_change_nothing(how):
     np.testing.assert_array_equal(quiet.new.train.inputs, other.new.train.inputs)
     assert np.abs(other.test.inputs).max() > 50
     slope, shift = np.polyfit(plain.train.inputs[:, 0], quiet.train.inputs[:, 0], 1)
-    for raw, done in ((plain.test, quiet.test), (plain.new.test, quiet.new.test), (plain.central, quiet.central)):
+    pairs = (plain.test, quiet.test), (plain.new.test, quiet.new.test), (plain.central, quiet.central)
+    for raw, done in pairs:
         np.testing.assert_allclose(done.inputs[:, 0], slope * raw.inputs[:, 0] + shift, rtol=1e-3, atol=1e-3)
 
 

@@ -110,7 +110,7 @@ def test_impossible_tasks_are_refused(bad, sentence):
 
 
 def test_too_many_clients_are_told_how_many_can_be_served():
-    with pytest.raises(InputError, match=r"tasks of 5000 clients: in 100 draws .* at most \d+ could") as error:
+    with pytest.raises(InputError, match=r"tasks of 5000 clients: .* at most \d+ could") as error:
         draw(clients=5000)
     possible = int(str(error.value).split("at most ")[1].split()[0])
     assert len(draw(clients=possible).train) == possible

@@ -54,6 +54,14 @@ def test_conv_and_gradients_agree_for_a_kernel_per_client():
     close(ours, theirs)
 
 
+def test_hessian_vector_products_of_conv_are_the_native_ones():
+    def product(function):
+        gradient = jax.grad(lambda kernel: jnp.sin(function(IMAGES, kernel)).sum())
+        return jax.jit(lambda kernel: jax.jvp(gradient, (kernel,), (kernel + 1,))[1])(KERNEL)
+
+    close(product(conv), product(native), tolerance=1e-3)
+
+
 def test_conv_in_float64_is_exact_to_its_rounding():
     with jax.enable_x64(True):
         images, kernel = np.asarray(IMAGES, np.float64), np.asarray(KERNEL, np.float64)

@@ -1,0 +1,132 @@
+"""Two devices even on a CPU, compiled programs kept between runs, and the tiny federations the tests share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+# Before anything is computed: afterwards the number of devices cannot be changed.
+jax.config.update("jax_num_cpu_devices", 2)
+jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / ".jax_cache"))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+import cantons as ct  # noqa: E402  (not before the two devices are asked for)
+from cantons.data import pooled  # noqa: E402
+from cantons.protocol import Receipt, Stack  # noqa: E402
+
+SIZES = (3, 17, 5, 8, 11, 4, 9)  # training examples of each client: ragged on purpose
+
+
+@pytest.fixture
+def float64():
+    """Equalities are mathematics: look at sixteen digits of them."""
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture(scope="session")
+def numbers():
+    """Seven ragged clients, each with a linear model of its own behind its targets; every row trains."""
+    random = np.random.default_rng(0)
+
+    def client(size):
+        inputs = random.normal(size=(size, 3))
+        return inputs, inputs @ random.normal(size=3) + 0.1 * random.normal(size=size)
+
+    return ct.from_clients({f"client{number}": client(size) for number, size in enumerate(SIZES)}, test=0)
+
+
+@pytest.fixture(scope="session")
+def labels():
+    """Seven ragged clients with four inputs, three classes and test rows, and two newcomers besides."""
+    random = np.random.default_rng(1)
+    clients = {f"client{number}": (random.normal(number / 4, 1, (size, 4)), random.integers(0, 3, size))
+               for number, size in enumerate((*SIZES, 6, 13))}
+    return ct.from_clients(clients, classes=3, test=0.25, new=2)
+
+
+@pytest.fixture(scope="session")
+def least_squares(numbers):
+    """The mean of (x.w - y)^2, whose gradient is 2/n X'(Xw - y)."""
+    return ct.regression(numbers, ct.linear(bias=False))
+
+
+@pytest.fixture(scope="session")
+def plain_loop():
+    """`plain_loop(problem, data, recipe)`: rounds as protocol.py writes them, without an engine."""
+    return PlainLoop
+
+
+class PlainLoop:
+    """Federated rounds in plain Python, one client after another: what every engine has to agree with."""
+
+    def __init__(self, problem, data, recipe, seed=0):
+        self.algorithm = recipe.build(problem, data.population)
+        self.population = data.population
+        self.train = jax.tree.map(_default_precision, data.train)
+        self.central = pooled(self.train) if self.algorithm.central == "pooled" else None
+        self.start_key, self.run_key, _ = jax.random.split(jax.random.key(seed), 3)
+        self.begin(problem.init(self.start_key))
+        self._act = jax.jit(self._acted)
+        self._serve = jax.jit(self._served)
+        self._broadcast = jax.jit(lambda key, server, central: self.algorithm.broadcast(key, server, _one(central)))
+
+    def begin(self, parts):
+        """Everybody starts from the same (shared, private)."""
+        self.start = jax.tree.map(jnp.asarray, parts)
+        self.server = self.algorithm.init_server(self.start_key, self.start[0])
+        self.clients = [self.algorithm.init_client(jax.random.fold_in(self.start_key, index), *self.start)
+                        for index in range(self.population)]
+        self.done, self.unheard, self.uploads = 0, set(), {}
+        return self
+
+    def play(self, rounds, cohort=None, lost=()):
+        """Some rounds with the clients in `cohort`, of whom those in `lost` are cut off while they upload."""
+        for _ in range(rounds):
+            self._round(range(self.population) if cohort is None else cohort, lost)
+        return self
+
+    def _round(self, cohort, lost):
+        key = jax.random.fold_in(self.run_key, self.done)
+        _, broadcast_key, client_key, *server_keys = jax.random.split(key, 5)
+        self.message = self._broadcast(broadcast_key, self.server, self.central)
+        self.uploads = {}
+        for index in cohort:
+            receipt = Receipt(jnp.array(True), jnp.array(index in self.unheard))
+            heard = self.algorithm.receive(self.message, receipt, self.clients[index])
+            upload, moved = self._act(jax.random.fold_in(client_key, index), self.message, heard, self.train, index)
+            self.clients[index] = heard if index in lost else moved
+            if index not in lost:
+                self.uploads[index] = upload
+        self.unheard = (self.unheard - set(cohort)) | set(self.uploads)
+        if self.uploads:
+            self.server = self._serve(server_keys, self.server, self.uploads, self.central)
+        self.done += 1
+
+    def _acted(self, key, message, client, train, index):
+        data = train.client(index)
+        sent = self.algorithm.select(message, self.algorithm.request(client, data))
+        return self.algorithm.client_update(key, sent, client, data)
+
+    def _served(self, keys, server, uploads, central):
+        rule = self.algorithm.aggregate
+        if isinstance(rule, Stack):
+            rows = jax.tree.map(lambda *leaves: jnp.stack(leaves), *uploads.values())
+            aggregate = rule.reduce(keys[0], rows, jnp.array(list(uploads)), jnp.ones(len(uploads), jnp.int32))
+        else:
+            summands = [rule.lift(upload) for upload in uploads.values()]
+            aggregate = rule.finish(keys[0], jax.tree.map(lambda *leaves: sum(leaves), *summands))
+        return self.algorithm.server_update(keys[1], server, aggregate, _one(central))
+
+
+def _one(central):
+    return None if central is None else central.client(0)
+
+
+def _default_precision(leaf):
+    return jnp.asarray(leaf, float) if np.issubdtype(leaf.dtype, np.floating) else jnp.asarray(leaf)

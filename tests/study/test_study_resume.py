@@ -1,0 +1,156 @@
+"""A run that is killed, interrupted or damaged ends with the same bits as one that was not."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import cantons as ct
+
+sys.path.insert(0, str(Path(__file__).parent))
+from kill_and_resume import STUDY, command, final_bytes, kill_and_resume
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Notices(ct.Callback):
+    def __init__(self):
+        self.sentences = []
+
+    def noticed(self, sentence):
+        self.sentences.append(sentence)
+
+
+@pytest.fixture(autouse=True)
+def warm_cache(monkeypatch):
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".jax_cache"))
+    monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+@pytest.fixture(scope="module")
+def federation():
+    return ct.digits(clients=12)
+
+
+def play(data, out=None, rounds=12, resume=False, callbacks=(), **options):
+    problem = ct.classification(data, ct.mlp(hidden=(4,)), split="output")
+    return ct.run(problem, data, ct.scaffold(batch_size=8), rounds=rounds, cohort=4, evaluate_every=4, out=out,
+                  checkpoint_every=4, resume=resume, callbacks=callbacks, **options)
+
+
+def assert_same_state(left, right):
+    for one, other in zip(jax.tree.leaves(left.model.state), jax.tree.leaves(right.model.state), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_killed_at_random_moments_it_ends_bit_identical(tmp_path):
+    calm, disturbed, moments = kill_and_resume(tmp_path, kills=2, seed=1)
+    assert len(moments) == 2
+    assert calm == disturbed
+
+
+def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
+    study = tmp_path / "study.toml"
+    study.write_text(STUDY.replace("rounds = 3000", "rounds = 2000000").replace("evaluate_every = 250", ""))
+    out = tmp_path / "run"
+    process = subprocess.Popen(command(study, out), stderr=subprocess.PIPE, text=True)
+    while not list(out.glob("checkpoints/*/commit_success.txt")) and process.poll() is None:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "stopped after round" in said and "--resume" in said
+    stopped = int(said.split("stopped after round ")[1].split(";")[0])
+    assert (out / "checkpoints" / str(stopped)).is_dir()
+
+
+def test_a_resumed_run_equals_the_whole_one(tmp_path, federation):
+    whole = play(federation)
+    play(federation, tmp_path / "run", rounds=8)
+    resumed = play(federation, tmp_path / "run", resume=True)
+    assert_same_state(whole, resumed)
+    assert [row["round"] for row in resumed.history] == [0, 4, 8, 12]
+
+
+def damage_by_flipping_a_byte(checkpoint):
+    largest = max((path for path in checkpoint.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
+    content = bytearray(largest.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    largest.write_bytes(bytes(content))
+
+
+def damage_by_cutting_files_short(checkpoint):
+    for path in checkpoint.rglob("*"):
+        if path.is_file() and path.stat().st_size > 64:
+            path.write_bytes(path.read_bytes()[:40])
+
+
+def damage_by_losing_the_state(checkpoint):
+    shutil.rmtree(checkpoint / "state")
+
+
+@pytest.mark.parametrize("damage", [
+    damage_by_flipping_a_byte, damage_by_cutting_files_short, damage_by_losing_the_state])
+def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(tmp_path, federation, damage):
+    play(federation, tmp_path / "run", rounds=8)
+    damage(tmp_path / "run" / "checkpoints" / "8")
+    notices = Notices()
+    resumed = play(federation, tmp_path / "run", resume=True, callbacks=[notices])
+    assert any("round 8 is damaged" in sentence for sentence in notices.sentences)
+    assert_same_state(play(federation), resumed)
+
+
+def test_with_every_checkpoint_damaged_it_starts_over(tmp_path, federation):
+    play(federation, tmp_path / "run", rounds=8)
+    for checkpoint in (tmp_path / "run" / "checkpoints").iterdir():
+        damage_by_losing_the_state(checkpoint)
+    assert_same_state(play(federation), play(federation, tmp_path / "run", resume=True))
+
+
+def test_a_half_written_evaluation_is_made_again(tmp_path, federation):
+    play(federation, tmp_path / "run", rounds=8)
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    metrics.write_text(metrics.read_text() + '{"round": 12, "test.per')
+    resumed = play(federation, tmp_path / "run", resume=True)
+    rows = [json.loads(line) for line in metrics.read_text().splitlines()]
+    assert [row["round"] for row in rows] == [row["round"] for row in resumed.history] == [0, 4, 8, 12]
+
+
+def test_only_the_newest_checkpoints_stay(tmp_path, federation):
+    play(federation, tmp_path / "run", rounds=12, keep=2)
+    assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir()) == ["12", "8"]
+
+
+def test_a_checkpoint_of_another_study_is_refused(tmp_path, federation):
+    play(federation, tmp_path / "run", rounds=4)
+    with pytest.raises(ct.InputError, match="holds another study: its seed is 0, here it is 1"):
+        play(federation, tmp_path / "run", resume=True, seed=1)
+    with pytest.raises(ct.InputError, match=r"holds another study: its data\."):
+        play(ct.digits(clients=12, seed=5), tmp_path / "run", resume=True)
+
+
+def test_a_run_is_never_overwritten(tmp_path, federation):
+    play(federation, tmp_path / "run", rounds=4)
+    before = (tmp_path / "run" / "metrics.jsonl").read_text()
+    with pytest.raises(ct.InputError, match="already holds a run"):
+        play(federation, tmp_path / "run", rounds=4)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("all of it")
+    with pytest.raises(ct.InputError, match="is not a run folder"):
+        play(federation, tmp_path / "other", rounds=4)
+    assert (tmp_path / "run" / "metrics.jsonl").read_text() == before
+
+
+def test_finished_runs_of_the_script_have_equal_digests_only_if_equal(tmp_path, federation):
+    play(federation, tmp_path / "one", rounds=4)
+    play(federation, tmp_path / "two", rounds=4)
+    play(federation, tmp_path / "three", rounds=4, seed=1)
+    assert final_bytes(tmp_path / "one") == final_bytes(tmp_path / "two") != final_bytes(tmp_path / "three")

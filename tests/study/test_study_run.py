@@ -1,0 +1,175 @@
+"""What a run gives back and leaves behind."""
+
+import csv
+import json
+
+import jax
+import numpy as np
+import pytest
+
+import cantons as ct
+from cantons.engine.evaluate import mean_scores
+from cantons.metrics import nbytes, statistics
+
+
+@pytest.fixture(scope="module")
+def data():
+    return ct.digits(clients=14, new=2)
+
+
+@pytest.fixture(scope="module")
+def problem(data):
+    return ct.classification(data, ct.mlp(hidden=(4,)), split="output")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("runs") / "run"
+
+
+@pytest.fixture(scope="module")
+def result(data, problem, folder):
+    return ct.run(problem, data, ct.fedavg(batch_size=8), rounds=6, cohort=5, evaluate_every=3, out=folder)
+
+
+def test_every_model_test_set_and_statistic_has_its_number(result):
+    for split in ("test", "train", "new_test", "new_train"):
+        for model in ("shared", "personal"):
+            for metric in ("accuracy", "loss"):
+                for statistic in ("mean", "weighted", "worst10"):
+                    assert np.isfinite(result.final[f"{split}.{model}.{metric}.{statistic}"])
+    assert result.summary["test_set"] == "held-out rows of each client's two classes"
+
+
+def test_the_personal_score_of_a_client_is_its_own_models(result, data, problem):
+    for client in (0, 7):
+        score = mean_scores(problem, *result.model.parts(client), data.test.client(client))
+        assert result.clients["test.personal.loss"][client] == pytest.approx(float(score["loss"]), rel=1e-5)
+
+
+def test_the_shared_score_uses_the_private_part_everyone_starts_from(result, data, problem):
+    score = mean_scores(problem, *result.model.parts(), data.test.client(3))
+    assert result.clients["test.shared.loss"][3] == pytest.approx(float(score["loss"]), rel=1e-5)
+
+
+def test_bytes_are_the_size_of_what_travels_times_how_often(result):
+    state = result.model.state
+    message = {"shared": state.server.shared, "step_size": np.float32(0)}
+    assert result.summary["down_bytes_per_message"] == nbytes(message)
+    assert result.final["bytes_up"] == 6 * 5 * result.summary["up_bytes_per_upload"]
+    assert sum(result.clients["bytes_up"]) == result.final["bytes_up"]
+
+
+def test_the_folder_holds_what_the_result_holds(result, folder):
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [row["round"] for row in rows] == [0, 3, 6]
+    assert rows[-1]["test.personal.loss.mean"] == result.final["test.personal.loss.mean"]
+    with (folder / "clients.csv").open() as file:
+        clients = list(csv.DictReader(file))
+    assert [row["client"] for row in clients] == list(result.clients["client"])
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["final"]["round"] == 6
+    study = json.loads((folder / "study.json").read_text())
+    assert study["algorithm"]["epochs"] == 1, "defaults are filled in"
+    assert json.loads((folder / "environment.json").read_text())["versions"]["jax"] == jax.__version__
+
+
+def test_loading_the_folder_gives_the_same_predictions(result, data, folder):
+    inputs = data.test.inputs[:9]
+    loaded = ct.load(folder)
+    np.testing.assert_array_equal(loaded.predict(inputs), result.predict(inputs))
+    for client in (2, data.clients.names[5]):
+        np.testing.assert_array_equal(loaded.predict(inputs, client=client), result.predict(inputs, client=client))
+
+
+def test_loading_says_what_it_lacks(tmp_path, data):
+    with pytest.raises(ct.InputError, match="is not a run folder"):
+        ct.load(tmp_path)
+    problem = ct.from_functions(lambda key: {"w": jax.numpy.zeros((64, 2))}, lambda params, x: x @ params["w"])
+    result = ct.run(problem, data, ct.fedavg(), rounds=1, out=tmp_path / "run")
+    with pytest.raises(ct.InputError, match=r"load\(folder, problem=\.\.\.\)"):
+        ct.load(tmp_path / "run")
+    loaded = ct.load(tmp_path / "run", problem=problem)
+    np.testing.assert_array_equal(loaded.predict(data.test.inputs), result.predict(data.test.inputs))
+    with pytest.raises(ct.InputError, match="unknown client"):
+        loaded.predict(data.test.inputs, client="nobody")
+    with pytest.raises(ct.InputError, match="client 99 does not exist"):
+        loaded.predict(data.test.inputs, client=99)
+
+
+def test_the_history_is_a_table(result):
+    assert result.arrays["round"].tolist() == [0, 3, 6]
+    assert result.frame().shape[0] == 3
+
+
+def test_callbacks_see_the_whole_run(data, problem):
+    class Diary(ct.Callback):
+        def __init__(self):
+            self.entries = []
+
+        def started(self, study):
+            self.entries.append(("started", study["rounds"]))
+
+        def advanced(self, round, rounds):
+            self.entries.append(("advanced", round))
+
+        def evaluated(self, record):
+            self.entries.append(("evaluated", record["round"]))
+
+        def finished(self, summary):
+            self.entries.append(("finished", summary["rounds"]))
+
+    diary = Diary()
+    ct.run(problem, data, ct.fedavg(), rounds=2, evaluate_every=1, callbacks=[diary])
+    assert diary.entries == [("started", 2), ("evaluated", 0), ("advanced", 1), ("evaluated", 1), ("advanced", 2),
+                             ("evaluated", 2), ("finished", 2)]
+
+
+def test_float64_is_a_setting_of_the_run_and_leaves_the_process_alone(data, problem):
+    result = ct.run(problem, data, ct.fedavg(), rounds=1, precision="float64")
+    assert {leaf.dtype for leaf in jax.tree.leaves(result.model.state.server.shared)} == {np.dtype("float64")}
+    assert result.predict(data.test.inputs).dtype == np.float64
+    assert jax.numpy.zeros(1).dtype == np.float32
+
+
+def test_the_worst_tenth_is_the_worst_whichever_way_is_better():
+    values, examples = np.arange(20.0), np.ones(20)
+    assert statistics(values, examples, larger_is_better=True)["worst10"] == 0.5
+    assert statistics(values, examples, larger_is_better=False)["worst10"] == 18.5
+
+
+def test_clients_without_test_examples_do_not_count():
+    values = np.array([np.nan, 1.0])
+    assert statistics(values, np.array([0, 3]), True) == {"mean": 1.0, "weighted": 1.0, "worst10": 1.0}
+
+
+@pytest.mark.parametrize("options, sentence", [
+    ({"rounds": 0}, "rounds is 0; give 1 or more"),
+    ({"rounds": 2, "cohort": 99}, "cohort is 99 but there are only 12 clients"),
+    ({"rounds": 2, "precision": "float16"}, "precision is 'float16'"),
+    ({"rounds": 2, "resume": True}, "resume needs the folder"),
+    ({"rounds": 2, "cohort": 2, "clock": ct.rounds(cohort=2)}, "cohort or clock, not both"),
+    ({"rounds": 2, "engine": ct.Local(devices=99)}, "devices is 99"),
+])
+def test_bad_settings_end_in_a_sentence(data, problem, options, sentence):
+    with pytest.raises(ct.InputError, match=sentence):
+        ct.run(problem, data, ct.fedavg(), **options)
+
+
+def test_a_split_the_algorithm_cannot_use_is_refused(data):
+    everything = ct.logistic(data, split="all")
+    with pytest.raises(ct.InputError, match="fedavg needs a shared part"):
+        ct.run(everything, data, ct.fedavg(), rounds=1)
+    assert ct.run(everything, data, ct.independent(), rounds=1).final["round"] == 1
+
+    recipe = ct.fedavg()
+    personal = recipe._replace(build=lambda *given: recipe.build(*given)._replace(needs_private=True))
+    with pytest.raises(ct.InputError, match="fedavg needs a private part"):
+        ct.run(ct.logistic(data), data, personal, rounds=1)
+
+
+def test_a_federation_without_test_examples_trains_and_scores_nan():
+    data = ct.digits(clients=6, partition="iid", test=0.0)
+    result = ct.run(ct.logistic(data), data, ct.fedavg(), rounds=1)
+    assert np.isnan(result.final["test.personal.loss.mean"])
+    assert np.isfinite(result.final["train.personal.loss.mean"])

@@ -1,0 +1,431 @@
+"""What every algorithm we ship must do, whoever wrote it: the registry is read, so a new file is covered at once.
+
+The clock here is a script, an argument of the compiled program: who is there in which round is the test's to say.
+Clients are watched: beside their state they keep the last message and the last upload, as they travelled.
+"""
+
+import contextlib
+import functools
+import re
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import toy_algorithm as toy
+
+import cantons as ct
+from cantons.algorithm import ALGORITHMS
+from cantons.data import pooled
+from cantons.metrics import leaves, nbytes
+from cantons.protocol import Clock, Plan, PyTree
+from cantons.study.checkpoint import Checkpoints
+
+pytestmark = pytest.mark.usefixtures("float64")
+
+# Options that make a round short; an algorithm that is not listed runs with its defaults.
+OPTIONS = {
+    "central": {"steps": 2, "batch_size": 5},
+    "fedadam": {"batch_size": None, "fit_epochs": 1},
+    "fedavg": {"epochs": 2, "batch_size": 4, "fit_epochs": 1},
+    "fedavg_finetune": {"batch_size": None, "tune_epochs": 1},
+    "fedavgm": {"batch_size": None, "fit_epochs": 1},
+    "fedopt": {"batch_size": None, "fit_epochs": 1, "client_optimizer": "momentum", "clip_norm": 1.0},
+    "fedprox": {"batch_size": None, "epochs": 3, "fit_epochs": 1},
+    "fedsgd": {"fit_epochs": 1},
+    "fedyogi": {"batch_size": None, "fit_epochs": 1},
+    "independent": {"batch_size": None, "fit_epochs": 1},
+    "l2gd": {"batch_size": None, "fit_epochs": 1},
+    "scaffold": {"steps": 3, "batch_size": 4, "fit_epochs": 1},
+}
+
+# What travels, down and up; {shared} and {private} stand for every array of that part of the model.
+AVERAGING = ["shared/{shared}", "step_size"], ["change/{shared}", "weight"]
+TRAVELS = {
+    **dict.fromkeys(("fedadam", "fedavg", "fedavg_finetune", "fedavgm", "fedopt", "fedprox", "fedsgd", "fedyogi"),
+                    AVERAGING),
+    "central": (["shared/{shared}", "private/{private}", "step_size"], []),  # private parts are one part there
+    "independent": (["step_size"], []),
+    "l2gd": (["shared/{shared}", "pulls", "local_steps", "step_size"], ["{shared}"]),
+    "scaffold": (["shared/{shared}", "control/{shared}", "step_size"],
+                 ["change/{shared}", "control_change/{shared}"]),
+}
+
+POPULATION = 7
+EVERYBODY = tuple(range(POPULATION))
+SCRIPT = 12  # rounds after which the script starts again
+
+each_algorithm = pytest.mark.parametrize("name", sorted(ALGORITHMS))
+
+
+class Watched(NamedTuple):
+    """A client with a logbook."""
+
+    state: PyTree
+    sent: PyTree
+    upload: PyTree
+
+
+def watched(algorithm, message, upload):
+    """The same algorithm, whose clients remember the last message and upload, of the shapes given."""
+    blank = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), (message, upload))
+
+    def client_update(key, message, client, data):
+        upload, state = algorithm.client_update(key, message, client.state, data)
+        return upload, Watched(state, message, upload)
+
+    return algorithm._replace(
+        init_client=lambda key, *parts: Watched(algorithm.init_client(key, *parts), *blank),
+        receive=lambda message, receipt, client: client._replace(
+            state=algorithm.receive(message, receipt, client.state)),
+        request=lambda client, data: algorithm.request(client.state, data),
+        client_update=client_update,
+        model=lambda key, message, client, data: algorithm.model(key, message, client.state, data),
+    )
+
+
+def script(*cohorts):
+    """Round after round the next of the cohorts; the slots they leave are spare."""
+    ids = np.full((SCRIPT, POPULATION), POPULATION, np.int32)
+    for number in range(SCRIPT):
+        cohort = cohorts[number % len(cohorts)]
+        ids[number, : len(cohort)] = cohort
+    there = ids < POPULATION
+    return Plan(ids, there, there.astype(np.int32), there)
+
+
+SCRIPTED = Clock(POPULATION, False, script(EVERYBODY), lambda arrays, key, round: jax.tree.map(
+    lambda part: part[round % SCRIPT], arrays))
+
+
+class Stage:
+    """One algorithm on one engine, compiled once for all the tests that look at it."""
+
+    def __init__(self, name, problem, data, engine):
+        algorithm = ALGORITHMS[name](**OPTIONS.get(name, {})).build(problem, data.population)
+        central = pooled(data.train) if algorithm.central == "pooled" else None
+        start = functools.partial(engine.start, problem, clock=SCRIPTED, data=data, central=central, seed=3)
+        plain = start(algorithm=algorithm)
+        self.session = start(algorithm=watched(algorithm, *plain.message_and_upload(plain.begin())))
+        self.start = jax.device_get(self.session.begin())
+
+    def play(self, state, *cohorts, rounds=1):
+        """`rounds` more rounds of the script, on a copy: a state may be played from twice."""
+        self.session.arrays = self.session.arrays._replace(clock=self.session.place(script(*cohorts)))
+        until = int(state.round) + rounds
+        return jax.device_get(self.session.advance(self.session.place(state), until))
+
+    @functools.cached_property
+    def warm(self):
+        """A state in which clients already differ."""
+        return self.play(self.start, EVERYBODY, (0, 2, 3, 5), rounds=2)
+
+
+ENGINES = {
+    "two devices, one by one": ct.Local(devices=2, mode="scan"),  # what a CPU does by default
+    "one device, all at once": ct.Local(devices=1, mode="vmap", group=POPULATION),
+    "two devices, by twos": ct.Local(devices=2, group=2),
+    "one device, by threes": ct.Local(devices=1, group=3),
+    "one device, one by one": ct.Local(devices=1, mode="scan"),
+}
+
+
+@pytest.fixture(scope="module")
+def problem(labels):
+    return ct.logistic(labels, split="*/bias")
+
+
+@pytest.fixture(scope="module")
+def stage(problem, labels):
+    """`stage(name)`: the algorithm on the default engine, or on another."""
+    return functools.cache(lambda name, engine="two devices, one by one": Stage(name, problem, labels, ENGINES[engine]))
+
+
+def same_bits(left, right):
+    jax.tree.map(np.testing.assert_array_equal, left, right)
+
+
+def close(left, right):
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12), left, right)
+
+
+def rows(tree, ids):
+    return jax.tree.map(lambda leaf: leaf[np.array(ids)], tree)
+
+
+# One state, one key, one answer
+
+
+@each_algorithm
+def test_the_same_call_gives_the_same_bits(name, stage):
+    stage = stage(name)
+    same_bits(stage.play(stage.warm, (1, 4, 6)), stage.play(stage.warm, (1, 4, 6)))
+
+
+@each_algorithm
+def test_an_algorithm_built_twice_says_the_same_and_leaves_its_arguments_alone(name, problem, labels):
+    def traced():
+        algorithm = ALGORITHMS[name](**OPTIONS.get(name, {})).build(problem, POPULATION)
+        handle = jax.tree.map(jnp.asarray, pooled(labels.train)).client(0)
+        key, (shared, private) = jax.random.key(0), problem.init(jax.random.key(1))
+        server = algorithm.init_server(key, shared)
+        client = algorithm.init_client(key, shared, private)
+        message = algorithm.broadcast(key, server, handle)
+        given = server, client, message
+        before = jax.tree.flatten(given)
+
+        def round():
+            upload, moved = algorithm.client_update(key, message, client, handle)
+            return upload, moved, algorithm.model(key, message, client, handle)
+
+        text = str(jax.make_jaxpr(round)())
+        leaves, structure = jax.tree.flatten(given)
+        assert structure == before[1]
+        assert all(left is right for left, right in zip(leaves, before[0], strict=True))
+        return re.sub(r"0x[0-9a-f]+", "", text)  # where functions lie in memory
+
+    assert traced() == traced()
+
+
+# Clients are known by id, not by place
+
+
+@each_algorithm
+def test_a_client_sends_the_same_whoever_else_is_there(name, stage):
+    stage = stage(name)
+    pair, crowd = stage.play(stage.warm, (2, 5)), stage.play(stage.warm, EVERYBODY)
+    same_bits(rows(pair.clients, [2, 5]), rows(crowd.clients, [2, 5]))
+
+
+@each_algorithm
+def test_the_order_of_a_cohort_is_irrelevant(name, stage):
+    stage = stage(name)
+    ascending, shuffled = stage.play(stage.warm, (1, 2, 4, 6)), stage.play(stage.warm, (4, 1, 6, 2))
+    same_bits(ascending.clients, shuffled.clients)
+    close(ascending, shuffled)  # the sums are taken in another order
+
+
+@each_algorithm
+def test_absent_clients_keep_their_state_bit_for_bit(name, stage):
+    stage = stage(name)
+    absent = [0, 2, 3, 6]
+    after = stage.play(stage.warm, (1, 4, 5), (4,), rounds=3)
+    for part in ("clients", "acknowledged", "downloads", "uploads", "rejected"):
+        same_bits(rows(getattr(stage.warm, part), absent), rows(getattr(after, part), absent))
+
+
+# A state is all there is
+
+
+@each_algorithm
+def test_a_state_saved_and_loaded_goes_on_to_the_same_bits(name, stage, tmp_path):
+    stage = stage(name)
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(int(stage.warm.round), stage.warm, {"said": "of it"})
+    loaded, about, complaints = Checkpoints(tmp_path).newest(stage.start)
+    assert about["said"] == "of it" and not complaints
+    same_bits(stage.warm, loaded)
+    same_bits(stage.play(stage.warm, (0, 3), EVERYBODY, rounds=3), stage.play(loaded, (0, 3), EVERYBODY, rounds=3))
+
+
+# One program per shape
+
+
+@contextlib.contextmanager
+def compilations():
+    """The programs compiled in this block, found in the persistent cache or not."""
+    found = []
+
+    def listen(event, seconds, **about):
+        if event == "/jax/core/compile/backend_compile_duration":
+            found.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield found
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def test_compilations_are_counted():
+    with compilations() as found:
+        jax.jit(lambda number: number + 1)(jnp.zeros(()))
+    assert len(found) >= 1
+
+
+@each_algorithm
+def test_blocks_of_any_length_and_later_evaluations_compile_nothing_new(name, stage):
+    session = stage(name).session
+    state = session.advance(session.place(stage(name).start), 1)
+    session.evaluate(state)
+    with compilations() as found:
+        for until in (4, 11):  # blocks of three and of seven rounds
+            state = session.advance(state, until)
+            session.evaluate(state)
+    assert found == []
+
+
+# The same answer everywhere
+
+
+@each_algorithm
+def test_the_engine_does_what_a_plain_loop_over_the_clients_does(name, stage, problem, labels, plain_loop):
+    after = stage(name).play(stage(name).start, EVERYBODY, (1, 2, 6), rounds=3)
+    loop = plain_loop(problem, labels, ALGORITHMS[name](**OPTIONS.get(name, {})), seed=3)
+    loop.play(1).play(1, cohort=(1, 2, 6)).play(1)
+    close(after.server, loop.server)
+    close(after.clients.state, jax.tree.map(lambda *states: np.stack(states), *loop.clients))
+
+
+@pytest.mark.parametrize("name, engine", [
+    *[(name, engine) for name in sorted(ALGORITHMS)
+      for engine in ("one device, all at once", "two devices, by twos")],
+    # The ways to run clients differ in the engine, not in the algorithm: three kinds of client will do.
+    *[(name, engine) for name in ("fedavg", "l2gd", "scaffold")
+      for engine in ("one device, by threes", "one device, one by one")],
+])
+def test_every_way_to_run_the_clients_gives_the_same_answer(name, engine, stage):
+    cohorts = EVERYBODY, (2, 3, 5), (0, 1, 2, 4, 5)
+    default, other = stage(name), stage(name, engine)
+    close(default.play(default.start, *cohorts, rounds=3), other.play(other.start, *cohorts, rounds=3))
+
+
+# Nothing else crosses
+
+
+def spelled_out(templates, shared, private):
+    paths = {"shared": [path for path, *_ in leaves(shared)], "private": [path for path, *_ in leaves(private)]}
+    shapes = {part: dict(zip(paths[part], (shape for _, shape, _ in leaves(tree)), strict=True))
+              for part, tree in (("shared", shared), ("private", private))}
+    found = []
+    for template in templates:
+        part = next((part for part in shapes if "{" + part + "}" in template), None)
+        if part is None:
+            found.append((template, ()))
+        else:
+            found += [(template.replace("{" + part + "}", path), shape) for path, shape in shapes[part].items()]
+    return found
+
+
+@pytest.mark.parametrize("split", ["none", "output"])
+@each_algorithm
+def test_messages_and_uploads_carry_exactly_what_they_say(name, split, labels):
+    assert name in TRAVELS, f"say in TRAVELS what {name} sends down and up"
+    problem = ct.classification(labels, ct.mlp(hidden=[5]), split=split)
+    parts = jax.eval_shape(problem.init, jax.random.key(0))
+    algorithm = ALGORITHMS[name](**OPTIONS.get(name, {})).build(problem, POPULATION)
+    central = pooled(labels.train) if algorithm.central == "pooled" else None
+    session = ct.Local(devices=1).start(problem, algorithm, SCRIPTED, labels, central, 0)
+    for tree, expected in zip(session.message_and_upload(session.begin()), TRAVELS[name], strict=True):
+        sent = [(path, shape) for path, shape, _ in leaves(tree)]
+        assert sorted(sent) == sorted(spelled_out(expected, *parts))
+        if split == "output" and algorithm.central != "pooled":
+            private_shapes = {shape for _, shape, _ in leaves(parts[1])}
+            assert private_shapes == {(5, 3), (3,)}  # no array of the shared part looks like these
+            assert not private_shapes & {shape for _, shape in sent}
+
+
+@each_algorithm
+def test_what_an_absent_client_keeps_private_reaches_nobody(name, stage):
+    stage = stage(name)
+    stranger, present = 6, [0, 1, 2, 3, 4, 5]
+    # NaN wherever client 6 keeps a number: had anybody looked at it, it would show.
+    secret = stage.warm._replace(clients=jax.tree.map(_with_row_of_nan(stranger), stage.warm.clients))
+    known, hidden = (stage.play(state, present, (0, 3), rounds=2) for state in (stage.warm, secret))
+    same_bits(known.server, hidden.server)
+    same_bits(rows(known.clients, present), rows(hidden.clients, present))
+
+
+@each_algorithm
+def test_the_message_to_a_client_does_not_change_with_its_private_part(name, stage, problem):
+    stage = stage(name)
+    algorithm, key = stage.session.algorithm, jax.random.key(0)
+    shared, private = problem.init(key)
+    other = jax.tree.map(lambda leaf: leaf + 1.0, private)
+    row = algorithm.init_client(key, shared, other)
+    state = stage.start._replace(clients=jax.tree.map(_with_row(2), stage.start.clients, row))
+    before, after = (stage.play(state, EVERYBODY) for state in (stage.start, state))
+    same_bits(before.clients.sent, after.clients.sent)
+    others = [0, 1, 3, 4, 5, 6]
+    same_bits(rows(before.clients, others), rows(after.clients, others))
+
+
+@each_algorithm
+def test_what_travelled_is_as_large_as_what_is_reported(name, stage):
+    stage = stage(name)
+    reported = [nbytes(tree) for tree in stage.session.message_and_upload(stage.session.begin())]
+    travelled = [sum(leaf[0].nbytes for leaf in jax.tree.leaves(tree))
+                 for tree in (stage.warm.clients.sent, stage.warm.clients.upload)]
+    assert reported == travelled
+
+
+def test_a_record_counts_the_bytes_of_every_message_and_upload(labels):
+    problem = ct.logistic(labels, split="*/bias")
+    result = ct.run(problem, labels, ct.scaffold(batch_size=None), rounds=5, cohort=3, evaluate_every=5)
+    weight = 4 * 3 * 4  # four inputs, three classes, four bytes
+    down, up = 2 * weight + 4, 2 * weight  # model and control, and the step size on the way down
+    assert (result.final["bytes_down"], result.final["bytes_up"]) == (5 * 3 * down, 5 * 3 * up)
+    assert sum(result.clients["bytes_up"]) == result.final["bytes_up"]
+    assert result.final["bytes_per_client"] == 5 * 3 * (down + up) / POPULATION
+
+
+def _with_row_of_nan(index):
+    def change(leaf):
+        return _with_row(index)(leaf, np.nan) if np.issubdtype(leaf.dtype, np.floating) else leaf
+
+    return change
+
+
+def _with_row(index):
+    def change(leaf, row):
+        leaf = np.array(leaf)
+        leaf[index] = row
+        return leaf
+
+    return change
+
+
+# A new algorithm takes one file
+
+
+@pytest.mark.parametrize("recipe", [toy.sign_vote(step_size=0.05), toy.median_descent(step_size=0.05)],
+                         ids=["sum of one-byte votes", "median of a stack"])
+def test_an_algorithm_from_another_file_runs_as_it_is(recipe, numbers, least_squares):
+    result = ct.run(least_squares, numbers, recipe, rounds=12, evaluate_every=12, precision="float64")
+    assert result.final["train.shared.loss.mean"] < result.history[0]["train.shared.loss.mean"]
+    assert result.final["rejected_uploads"] == result.final["skipped_rounds"] == 0
+
+
+def test_a_stacked_median_follows_the_median_of_the_cohort_alone(numbers, least_squares):
+    """Spare slots, those of absent clients, are in the stack but do not count."""
+    recipe = toy.median_descent(step_size=0.05)
+    traced = np.array([[True, False, True, True, True, False, True]])
+    result = ct.run(least_squares, numbers, recipe, rounds=4, clock=ct.rounds(available=traced), evaluate_every=4,
+                    precision="float64", engine=ct.Local(devices=2, group=2))
+    inputs, targets = numbers.train.inputs, numbers.train.targets
+    starts, sizes = numbers.train.starts, numbers.train.sizes
+    weight = np.zeros(3)
+    for _ in range(4):
+        gradients = [2 / size * inputs[start:start + size].T
+                     @ (inputs[start:start + size] @ weight - targets[start:start + size])
+                     for start, size, there in zip(starts, sizes, traced[0], strict=True) if there]
+        weight = weight - 0.05 * np.median(gradients, axis=0)
+    np.testing.assert_allclose(result.model.state.server.shared["layer0"]["weight"][:, 0], weight, atol=1e-12)
+
+
+def test_all_act_some_count_all_hear_and_the_table_stays_true(numbers, least_squares):
+    """The server's total is the sum of what clients were told is in it, and of what they will be told next."""
+    result = ct.run(least_squares, numbers, toy.gradient_table(step_size=0.02), rounds=200, evaluate_every=200,
+                    clock=toy.some_count(counted=3), precision="float64")
+    state = result.model.state
+    assert (state.downloads == 200).all() and state.uploads.sum() == 200 * 3
+    heard = state.acknowledged[:, None, None]
+    known = jax.tree.map(lambda told, pending: np.where(heard, told, pending).sum(axis=0),
+                         state.clients.told, state.clients.pending)
+    close(known, state.server.total)
+    # Each client's whole gradient is in the table, late as it may be, so the limit is the joint optimum.
+    inputs, targets = numbers.train.inputs, numbers.train.targets
+    share = np.repeat(1 / numbers.train.sizes, numbers.train.sizes)[:, None]
+    optimum = np.linalg.solve(inputs.T @ (share * inputs), inputs.T @ (share[:, 0] * targets))
+    np.testing.assert_allclose(state.server.shared["layer0"]["weight"][:, 0], optimum, atol=1e-3)
