@@ -57,6 +57,31 @@ def least_squares(numbers):
 
 
 @pytest.fixture(scope="session")
+def own_rows():
+    """`own_rows(data)`: the (inputs, targets) every client trains on."""
+
+    def split(data):
+        ends = np.cumsum(data.train.sizes)[:-1]
+        return list(zip(np.split(data.train.inputs, ends), np.split(data.train.targets, ends), strict=True))
+
+    return split
+
+
+@pytest.fixture(scope="session")
+def played():
+    """`played(problem, data, recipe, rounds)`: the state after some rounds on the engine, nothing scored."""
+
+    def play(problem, data, recipe, rounds, clock=None, engine=None, initial=None, seed=0):
+        algorithm = recipe.build(problem, data.population)
+        central = pooled(data.train) if algorithm.central == "pooled" else data.central
+        clock = (clock or ct.rounds()).build(data.population)
+        session = (engine or ct.Local()).start(problem, algorithm, clock, data, central, seed)
+        return jax.device_get(session.advance(session.begin(initial), rounds))
+
+    return play
+
+
+@pytest.fixture(scope="session")
 def plain_loop():
     """`plain_loop(problem, data, recipe)`: rounds as protocol.py writes them, without an engine."""
     return PlainLoop
@@ -84,6 +109,11 @@ class PlainLoop:
                         for index in range(self.population)]
         self.done, self.unheard, self.uploads = 0, set(), {}
         return self
+
+    @property
+    def weight(self):
+        """The shared weights of a linear model with one output."""
+        return np.asarray(self.server.shared["layer0"]["weight"][:, 0])
 
     def play(self, rounds, cohort=None, lost=()):
         """Some rounds with the clients in `cohort`, of whom those in `lost` are cut off while they upload."""

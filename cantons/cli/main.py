@@ -52,7 +52,7 @@ def run(study: Path, out: Path | None, rounds: int | None, seed: int | None, cha
     if as_json:
         show.as_json(result.summary)
     else:
-        show.table([(checked.settings.name or study.stem, result)])
+        show.table([(checked.tables["algorithm"]["name"], result)])
         click.echo(f"run folder: {folder}")
 
 

@@ -55,19 +55,20 @@ def watching(quiet: bool = False) -> Iterator[Watcher]:
 
 def table(results: Sequence[tuple[str, Result]]) -> None:
     """One row per run: the personalised and the shared model on the named test set, and what travelled."""
-    metric = "accuracy" if "test.personal.accuracy.mean" in results[0][1].final else "loss"
-    test_set = results[0][1].summary["test_set"]
-    shown = Table(title=f"{metric} on the test set: {test_set}", title_justify="left")
+    first = results[0][1]
+    metric = _metric(first.final)
+    columns = {"personal": f"test.personal.{metric}.mean", "worst 10%": f"test.personal.{metric}.worst10",
+               "shared": f"test.shared.{metric}.mean", "new clients": f"new_test.personal.{metric}.mean"}
+    columns = {title: key for title, key in columns.items() if key in first.final}
+    shown = Table(title=f"{metric} on the test set: {first.summary['test_set']}", title_justify="left")
     shown.add_column("method")
-    for column in ("personal", "worst 10%", "shared", "new clients", "KiB/client", "ms/round"):
-        shown.add_column(column, justify="right")
+    for title in (*columns, "KiB/client", "ms/round"):
+        shown.add_column(title, justify="right")
     for name, result in results:
-        final = result.final
-        cells = [final.get(f"test.personal.{metric}.mean"), final.get(f"test.personal.{metric}.worst10"),
-                 final.get(f"test.shared.{metric}.mean"), final.get(f"new_test.personal.{metric}.mean")]
+        scores = (f"{result.final[key]:.3f}" for key in columns.values())
         speed = result.summary["median_seconds_per_round"]
-        shown.add_row(name, *("-" if cell is None else f"{cell:.3f}" for cell in cells),
-                      f"{final['bytes_per_client'] / 1024:.1f}", "-" if speed is None else f"{1000 * speed:.2f}")
+        shown.add_row(name, *scores, f"{result.final['bytes_per_client'] / 1024:.1f}",
+                      "-" if speed is None else f"{1000 * speed:.2f}")
     Console(width=None if Console().is_terminal else 110).print(shown)
 
 
@@ -82,5 +83,9 @@ def as_json(summary: Mapping[str, Any]) -> None:
 
 
 def _score(record: Mapping[str, Any]) -> str:
-    metric = "accuracy" if "test.personal.accuracy.mean" in record else "loss"
+    metric = _metric(record)
     return f"{metric} {record[f'test.personal.{metric}.mean']:.3f}"
+
+
+def _metric(record: Mapping[str, Any]) -> str:
+    return "accuracy" if "test.personal.accuracy.mean" in record else "loss"
