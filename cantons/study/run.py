@@ -122,6 +122,7 @@ class _Run:
         self.seconds = 0.0  # spent in rounds, over all sittings
         self.timed = 0  # rounds in `since`
         self.since = 0.0  # seconds since the last evaluation
+        self.block = 1  # rounds the next block may have
         self.saved_at = time.monotonic()
         self.seen = {"rejected": 0, "skipped": 0}
 
@@ -180,13 +181,13 @@ class _Run:
         stops = [self.rounds, done + self.every - done % self.every]
         if self.study["checkpoint_every"] is not None:
             stops.append(done + self.study["checkpoint_every"] - done % self.study["checkpoint_every"])
-        per_round = self.since / self.timed if self.timed else None
-        longest = 1 if per_round is None else max(1, int(BLOCK_SECONDS / max(per_round, 1e-9)))
-        until = min(*stops, done + longest)
+        until = min(*stops, done + self.block)
         began = time.perf_counter()
         state = jax.block_until_ready(self.session.advance(state, until))
-        self.since += time.perf_counter() - began
+        took = time.perf_counter() - began
+        self.since += took
         self.timed += until - done
+        self.block = max(1, int(BLOCK_SECONDS * (until - done) / max(took, 1e-9)))
         for callback in self.callbacks:
             callback.advanced(until, self.rounds)
         return state
