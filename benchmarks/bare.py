@@ -6,7 +6,6 @@ accelerator gets the whole cohort at once. Either way a block of rounds is one c
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable
 from functools import partial
@@ -82,10 +81,13 @@ def one_device_per_core() -> None:
 
 def block_of_rounds(network: Network, rounds: int) -> Callable[[Params, jax.Array], Params]:
     """Build `block(params, key)`: `rounds` rounds from `params`, compiled, with the data in place."""
-    mesh = Mesh(np.array(jax.local_devices()), (AXIS,))
+    on_cpu = jax.default_backend() == "cpu"
+    there = jax.local_devices() if on_cpu else jax.local_devices()[:1]
+    equal_shares = max(count for count in range(1, len(there) + 1) if COHORT % count == 0)
+    mesh = Mesh(np.array(there[:equal_shares]), (AXIS,))
     everywhere = NamedSharding(mesh, PartitionSpec())
     rows = jax.device_put(random_rows(network), everywhere)
-    change = _in_turn(network, mesh) if jax.default_backend() == "cpu" else _together(network)
+    change = _in_turn(network, mesh) if on_cpu else _together(network)
 
     @partial(jax.jit, out_shardings=everywhere)
     def block(rows: Any, params: Params, key: jax.Array) -> Params:
@@ -119,8 +121,6 @@ def _client(network: Network, rows: Any, start: Params, key: jax.Array, index: j
 
 def _in_turn(network: Network, mesh: Mesh) -> Callable[..., Params]:
     """The sum of the cohort's changes; each device adds up its share, one client after another."""
-    if COHORT % mesh.size:  # a whole number of clients for each device
-        mesh = Mesh(mesh.devices[: math.gcd(COHORT, mesh.size)], (AXIS,))
     whole, part = PartitionSpec(), PartitionSpec(AXIS)
 
     @partial(jax.shard_map, mesh=mesh, in_specs=(whole, whole, part, part), out_specs=whole, check_vma=False)

@@ -18,6 +18,7 @@ from typing import Any
 
 import bare
 import jax
+import numpy as np
 
 import cantons as ct
 from cantons.data import Population, from_sizes
@@ -52,11 +53,11 @@ class Bare(ct.Callback):
         return 1e3 * (time.perf_counter() - began) / self.window
 
 
-def federation(network: bare.Network) -> ct.Federation:
-    """The bare program's rows; each client is judged by one of them, to keep evaluations short."""
+def federation(network: bare.Network, sizes: np.ndarray) -> ct.Federation:
+    """The bare program's rows, `sizes` of them each; one more judges a client, to keep evaluations short."""
     inputs, labels = bare.random_rows(network)
-    train = from_sizes(inputs, labels, [bare.EXAMPLES] * bare.CLIENTS)
-    test = from_sizes(inputs[: bare.CLIENTS], labels[: bare.CLIENTS], [1] * bare.CLIENTS)
+    train = from_sizes(inputs, labels, sizes)
+    test = from_sizes(inputs[: bare.CLIENTS], labels[: bare.CLIENTS], np.ones(bare.CLIENTS))
     names = tuple(map(str, range(bare.CLIENTS)))
     return ct.Federation(Population(train, test, names), classes=network.classes)
 
@@ -64,7 +65,7 @@ def federation(network: bare.Network) -> ct.Federation:
 def compare(name: str, window: int, repeats: int) -> dict[str, Any]:
     """Milliseconds per round of both, window by window; one more window warms up and is left out."""
     network = bare.NETWORKS[name]
-    data = federation(network)
+    data = federation(network, np.full(bare.CLIENTS, bare.EXAMPLES))
     beside = Bare(network, window)
     algorithm = ct.fedavg(step_size=bare.STEP_SIZE, epochs=1, batch_size=bare.BATCH)
     result = ct.run(ct.classification(data, MODELS[name]), data, algorithm, rounds=window * (repeats + 1),

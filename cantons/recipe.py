@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 
-from cantons.errors import unknown
+from cantons.errors import check_options
 from cantons.protocol import Algorithm, Clock, Problem, Recipe
 
 P = ParamSpec("P")
@@ -31,9 +31,7 @@ def _recipe(build: Callable, given: int) -> Callable[..., Recipe]:
 
     @functools.wraps(build)
     def choose(**chosen):
-        for option in chosen:
-            if option not in signature.parameters:
-                raise unknown(f"option of {build.__name__}", option, [known.name for known in options])
+        check_options(choose, chosen, build.__name__)
         resolved = {option.name: option.default for option in options} | chosen
         return Recipe(name, resolved, functools.partial(build, **resolved))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -65,6 +66,42 @@ def own_rows():
         return list(zip(np.split(data.train.inputs, ends), np.split(data.train.targets, ends), strict=True))
 
     return split
+
+
+class Quadratics(NamedTuple):
+    """The clients' losses w'Hw - 2r'w + constant, one row each; the gradient is 2(Hw - r)."""
+
+    curvature: np.ndarray  # H_i = X'X/n
+    target: np.ndarray  # r_i = X'y/n
+    examples: np.ndarray
+
+    def gradients(self, weight):
+        """Every client's gradient at one point, or at a point each."""
+        points = np.broadcast_to(weight, self.target.shape)
+        return 2 * (np.einsum("ijk,ik->ij", self.curvature, points) - self.target)
+
+    def descended(self, weight, step_size, steps):
+        """Where each client's own gradient descent gets from `weight`: x* + (I - 2 step H)^steps (x - x*)."""
+        optima = np.linalg.solve(self.curvature, self.target[..., None])[..., 0]
+        shrink = np.linalg.matrix_power(np.eye(3) - 2 * step_size * self.curvature, steps)
+        return optima + np.einsum("ijk,ik->ij", shrink, weight - optima)
+
+    def mean(self, weights=None):
+        """The one quadratic that is the (weighted) mean of all."""
+        curvature, target = (np.average(part, axis=0, weights=weights)[None] for part in self[:2])
+        return Quadratics(curvature, target, self.examples.sum(keepdims=True))
+
+    @property
+    def optimum(self):
+        return np.linalg.solve(self.curvature[0], self.target[0])
+
+
+@pytest.fixture(scope="session")
+def quadratics(numbers, own_rows):
+    """What `least_squares` means to each client of `numbers`, in closed form."""
+    pairs = own_rows(numbers)
+    return Quadratics(np.array([x.T @ x / len(x) for x, _ in pairs]), np.array([x.T @ y / len(x) for x, y in pairs]),
+                      np.array([len(x) for x, _ in pairs]))
 
 
 @pytest.fixture(scope="session")

@@ -55,7 +55,7 @@ def l2gd(problem: Problem, population: int, *, penalty: float = 0.1, communicati
     fraction("communication", communication)
     schedule = as_schedule(step_size)
     pull_per_step = penalty * (1 - communication) / communication
-    if isinstance(step_size, float) and step_size * pull_per_step >= 2:
+    if isinstance(step_size, int | float) and step_size * pull_per_step >= 2:
         raise InputError(f"penalty {penalty} with step_size {step_size} and communication {communication} throws "
                          "clients beyond the mean ever further; lower penalty or step_size, or raise communication.")
     step = trainer(problem.loss, Work(steps=1, batch_size=batch_size))
@@ -69,8 +69,8 @@ def l2gd(problem: Problem, population: int, *, penalty: float = 0.1, communicati
 
     def broadcast(key, server, central):
         heads, tails = jax.random.split(key)
-        pulls = jax.random.geometric(heads, 1 - communication, dtype=jnp.int32)
-        local_steps = jax.random.geometric(tails, communication, dtype=jnp.int32)
+        pulls = jax.random.geometric(heads, jnp.float32(1 - communication), dtype=jnp.int32)
+        local_steps = jax.random.geometric(tails, jnp.float32(communication), dtype=jnp.int32)
         return Message(server.shared, pulls, local_steps, schedule(server.round))
 
     def near_mean(message, own):

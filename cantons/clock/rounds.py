@@ -49,7 +49,7 @@ def _all_three(ids: Array, population: int, counts: Array | None = None) -> Plan
 
 def _with_replacement(population: int, cohort: int):
     def sample(arrays: tuple, key: Key, round: Array) -> Plan:
-        draws = jnp.sort(jax.random.randint(key, (cohort,), 0, population))
+        draws = jnp.sort(jax.random.randint(key, (cohort,), 0, population, jnp.int32))
         first = jnp.concatenate([jnp.ones(1, bool), draws[1:] != draws[:-1]])
         # A client drawn twice works once and counts twice; its other slots stay spare.
         times = jnp.searchsorted(draws, draws, side="right") - jnp.searchsorted(draws, draws, side="left")
@@ -63,7 +63,7 @@ def _with_replacement(population: int, cohort: int):
 def _from_available(population: int, cohort: int):
     def sample(trace: Array, key: Key, round: Array) -> Plan:
         present = trace[round % trace.shape[0]]
-        lots = jnp.where(present, jax.random.uniform(key, (population,)), 2.0)
+        lots = jnp.where(present, jax.random.uniform(key, (population,), jnp.float32), 2.0)
         _, drawn = jax.lax.top_k(-lots, cohort)
         return _all_three(jnp.sort(jnp.where(present[drawn], drawn, population)), population)
 

@@ -69,7 +69,8 @@ class Examples:
         self.longest = longest
 
     def sample(self, key: Key, size: int) -> Batch:
-        return self._take(jax.random.randint(key, (size,), 0, self.size), jnp.full(size, self.size > 0, float))
+        rows = jax.random.randint(key, (size,), 0, self.size, jnp.int32)  # the same rows in either precision
+        return self._take(rows, jnp.full(size, self.size > 0, float))
 
     def epoch(self, key: Key, size: int, body: Callable[[PyTree, Batch], PyTree], carry: PyTree) -> PyTree:
         return self._pass(size, permutation(key, self.size), body, carry)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
 from cantons.engine.devices import AXIS
-from cantons.protocol import PyTree
+from cantons.protocol import Array, PyTree
 
 Each = Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]  # (common, slot) -> (summand, row)
 
@@ -38,12 +38,17 @@ def fan_out(fanout: Fanout, each: Each, common: PyTree, slots: PyTree) -> tuple[
     if fanout.mesh.size == 1:
         return _on_one_device(each, fanout.group, common, slots)
 
-    def on_each_device(common: PyTree, slots: PyTree) -> tuple[PyTree, PyTree]:
-        total, rows = _on_one_device(each, fanout.group, common, slots)
-        return jax.lax.psum(total, AXIS), rows
+    def share(leaf: Array) -> Array:
+        size = leaf.shape[0] // fanout.mesh.size
+        return jax.lax.dynamic_slice_in_dim(leaf, jax.lax.axis_index(AXIS) * size, size)
 
-    whole, part = PartitionSpec(), PartitionSpec(AXIS)
-    return jax.shard_map(on_each_device, mesh=fanout.mesh, in_specs=(whole, part), out_specs=(whole, part),
+    def on_each_device(common: PyTree, slots: PyTree) -> tuple[PyTree, PyTree]:
+        total, rows = _on_one_device(each, fanout.group, common, jax.tree.map(share, slots))
+        return jax.lax.psum(total, AXIS), jax.lax.all_gather(rows, AXIS, tiled=True)
+
+    # Whole in, whole out. Were slots and rows sharded, the compiler would shard all that is made from them or
+    # with them, down to the counters, and devices would wait for each other six times a round, not three.
+    return jax.shard_map(on_each_device, mesh=fanout.mesh, in_specs=PartitionSpec(), out_specs=PartitionSpec(),
                          check_vma=False)(common, slots)
 
 

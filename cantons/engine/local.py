@@ -69,7 +69,8 @@ class Session:
     def begin(self, initial: tuple[PyTree, PyTree] | None = None) -> State:
         """The state before round 0, from `problem.init` or from the given (shared, private)."""
         # Copied, because a run donates its state to the next block and must not eat the caller's arrays.
-        parts = jax.jit(self.problem.init)(self._start_key) if initial is None else jax.tree.map(jnp.array, initial)
+        parts = jax.jit(self.problem.init)(self._start_key) if initial is None else jax.tree.map(
+            jnp.array, _floats(jax.device_get(initial)))
         self._parts = parts
         self.start_private = replicated(self.mesh, parts[1])
         start = partial(initial_state, self.algorithm, population=self.population)

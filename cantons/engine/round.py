@@ -29,7 +29,6 @@ class Slot(NamedTuple):
     hears: Array
     heard: Array
     key: Key
-    client: PyTree
 
 
 def keyed(key: Key, ids: Array) -> Key:
@@ -42,8 +41,10 @@ def where(condition: Array, yes: PyTree, no: PyTree) -> PyTree:
 
 
 def finite(tree: PyTree) -> Array:
-    leaves = [jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
-    return jnp.stack(leaves).all() if leaves else jnp.ones((), bool)
+    leaves = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+    # 0 times a number is 0, and NaN if it is none; on a CPU this is faster than asking each. The largest of them
+    # would not do: reduced in parallel, a CPU's maximum loses a NaN.
+    return jnp.isfinite(sum([(0 * leaf).sum() for leaf in leaves], jnp.zeros(())))
 
 
 def one_round(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays, state: State) -> State:
@@ -56,8 +57,7 @@ def one_round(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays
     plan = _seated(clock.plan(arrays.clock, plan_key, state.round), clock, fanout, arrays, population)
     ids, acts, counts, hears = plan
     message = algorithm.broadcast(broadcast_key, state.server, central)
-    rows = jax.tree.map(lambda leaf: leaf[ids], state.clients)
-    slots = Slot(*plan, ~state.acknowledged[ids], keyed(client_key, ids), rows)
+    slots = Slot(*plan, ~state.acknowledged[ids], keyed(client_key, ids))
     rule = algorithm.aggregate
 
     def act(sent, slot, client, data):
@@ -66,37 +66,38 @@ def one_round(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays
         arrives = usable & (slot.counts > 0)
         # An upload that is lost leaves its client as it was: half of an exchange would never be mended.
         client = where(usable, moved, client)
-        arrived = jnp.where(arrives, slot.counts, 0)
         if isinstance(rule, Sum):
             summand = jax.tree.map(lambda leaf: jnp.where(arrives, slot.counts.astype(leaf.dtype) * leaf, 0),
                                    rule.lift(upload))
-            return (summand, arrived), (client, ~usable)
-        return ((), arrived), (client, ~usable, upload)
+            return summand, (client, ~usable)
+        return (), (client, ~usable, where(arrives, upload, jax.tree.map(jnp.zeros_like, upload)))
 
     def each(common, slot):
-        train, message = common
-        data = train.client(jnp.minimum(slot.id, population - 1))
-        sent = algorithm.select(message, algorithm.request(slot.client, data))
+        train, message, clients = common
+        index = jnp.minimum(slot.id, population - 1)
+        data, client = train.client(index), jax.tree.map(lambda leaf: leaf[index], clients)
+        sent = algorithm.select(message, algorithm.request(client, data))
         receipt = Receipt(new=slot.hears, heard=slot.hears & slot.heard)
-        client = where(slot.hears, algorithm.receive(sent, receipt, slot.client), slot.client)
+        client = where(slot.hears, algorithm.receive(sent, receipt, client), client)
         if clock.full and fanout.padded(clock.slots) == clock.slots:
             return act(sent, slot, client, data)
         shapes = jax.eval_shape(lambda: act(sent, slot, client, data))
         summand, (_, *row) = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         return jax.lax.cond(slot.acts, lambda: act(sent, slot, client, data), lambda: (summand, (client, *row)))
 
-    (total, arrived), (rows, lost, *uploads) = fan_out(fanout, each, (arrays.train, message), slots)
+    total, (rows, lost, *uploads) = fan_out(fanout, each, (arrays.train, message, state.clients), slots)
 
+    arrived = jnp.where(acts & ~lost, counts, 0)
     if isinstance(rule, Sum):
         aggregate = rule.finish(aggregate_key, total)
     else:
         by_id = jnp.argsort(ids)
         aggregate = rule.reduce(aggregate_key, jax.tree.map(lambda leaf: leaf[by_id], uploads[0]), ids[by_id],
-                                jnp.where(lost, 0, counts)[by_id])
+                                arrived[by_id])
     server = algorithm.server_update(server_key, state.server, aggregate, central)
     sent_up = acts & (counts > 0)
     return State(
-        server=where(arrived > 0, server, state.server),
+        server=where(arrived.any(), server, state.server),
         clients=jax.tree.map(lambda leaf, new: leaf.at[ids].set(new, mode="drop"), state.clients, rows),
         round=state.round + 1,
         acknowledged=state.acknowledged.at[ids].set(
@@ -104,17 +105,20 @@ def one_round(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays
         downloads=state.downloads.at[ids].add(hears.astype(jnp.int32), mode="drop"),
         uploads=state.uploads.at[ids].add(sent_up.astype(jnp.int32), mode="drop"),
         rejected=state.rejected.at[ids].add((sent_up & lost).astype(jnp.int32), mode="drop"),
-        skipped=state.skipped + (arrived == 0).astype(jnp.int32),
+        skipped=state.skipped + ~arrived.any(),
     )
 
 
 def _seated(plan: Plan, clock: Clock, fanout: Fanout, arrays: Arrays, population: int) -> Plan:
-    """Fill the plan with spare slots to what the devices take, and seat clients of like size together."""
+    """Fill the plan with spare slots to what the devices take; seat clients of like size together, and deal
+    these groups out so that every device gets its share of the work."""
     spare = fanout.padded(clock.slots) - clock.slots
     empty = population, False, 0, False
     plan = Plan(*(jnp.pad(part, (0, spare), constant_values=value) for part, value in zip(plan, empty, strict=True)))
-    if fanout.group > 1 and not arrays.train.uniform:
-        # Vectorised clients wait for the longest among them.
+    if fanout.multiple > 1 and not arrays.train.uniform:
+        # Vectorised clients wait for the longest among them, devices for the busiest.
         order = jnp.argsort(jnp.where(plan.ids < population, arrays.train.sizes[plan.ids], 0))
-        plan = jax.tree.map(lambda part: part[order], plan)
+        deals = order.reshape(-1, fanout.mesh.size, fanout.group)
+        deals = deals.at[1::2].set(deals[1::2, ::-1])  # there and back, or the last device always gets the most
+        plan = jax.tree.map(lambda part: part[deals.swapaxes(0, 1).reshape(-1)], plan)
     return plan

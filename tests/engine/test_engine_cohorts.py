@@ -1,0 +1,140 @@
+"""Who is drawn, how often, and what that does to the round."""
+
+import itertools
+
+import jax
+import jax.extend
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+
+import cantons as ct
+from cantons.errors import InputError
+from cantons.protocol import Clock, Plan, Recipe
+
+pytestmark = pytest.mark.usefixtures("float64")
+
+
+def plans(recipe, population, rounds, seed=0):
+    """The plans of many rounds."""
+    clock = recipe.build(population)
+    keys = jax.random.split(jax.random.key(seed), rounds)
+    numbers = np.arange(rounds, dtype=np.int32)
+    plan = jax.jit(jax.vmap(lambda arrays, key, round: clock.plan(arrays, key, round), in_axes=(None, 0, 0)))
+    return jax.device_get(plan(clock.arrays, keys, numbers))
+
+
+def test_everybody_takes_part_by_default():
+    found = plans(ct.rounds(), 5, 2)
+    np.testing.assert_array_equal(found.ids, [range(5)] * 2)
+    assert found.acts.all() and found.hears.all() and (found.counts == 1).all()
+
+
+def test_a_cohort_is_distinct_ascending_and_all_three_sets_at_once():
+    found = plans(ct.rounds(cohort=4), 9, 500)
+    assert found.ids.shape == (500, 4)
+    assert (np.diff(found.ids, axis=1) > 0).all() and found.ids.min() >= 0 and found.ids.max() < 9
+    assert found.acts.all() and found.hears.all() and (found.counts == 1).all()
+
+
+def test_cohorts_are_uniform_one_by_one_and_in_pairs():
+    rounds, population, cohort = 6000, 7, 3
+    ids = plans(ct.rounds(cohort=cohort), population, rounds).ids
+    there = np.zeros((rounds, population))
+    np.put_along_axis(there, ids, 1, axis=1)
+    assert chisquare(there.sum(axis=0)).pvalue > 0.001
+    pairs = [(there[:, i] * there[:, j]).sum() for i, j in itertools.combinations(range(population), 2)]
+    assert chisquare(pairs).pvalue > 0.001
+
+
+def test_a_cohort_out_of_a_billion_costs_a_cohort():
+    clock = ct.rounds(cohort=50).build(10**9)
+    traced = jax.make_jaxpr(lambda key: clock.plan((), key, np.int32(0)))(jax.random.key(0))
+    assert max(_sizes(traced.jaxpr)) < 1000
+    ids = plans(ct.rounds(cohort=50), 10**9, 4).ids
+    assert len(np.unique(ids)) == 200 and ids.max() > 5 * 10**8
+
+
+def _sizes(jaxpr):
+    """The number of elements of every array in a traced program."""
+    for equation in jaxpr.eqns:
+        yield from (variable.aval.size for variable in equation.outvars if hasattr(variable.aval, "size"))
+        for inner in jax.extend.core.jaxprs_in_params(equation.params):
+            yield from _sizes(inner)
+
+
+def test_drawn_with_replacement_a_client_has_one_slot_and_counts_as_often_as_it_was_drawn():
+    found = plans(ct.rounds(cohort=5, replace=True), 6, 3000)
+    there = found.ids < 6
+    assert (found.counts.sum(axis=1) == 5).all()
+    assert ((found.counts > 0) == there).all() and (found.acts == there).all() and (found.hears == there).all()
+    for ids in found.ids:
+        assert len(set(ids[ids < 6])) == (ids < 6).sum() and (np.diff(ids) >= 0).all()
+    drawn = np.zeros((3000, 7))
+    np.put_along_axis(drawn, found.ids, found.counts, axis=1)
+    assert chisquare(drawn[:, :6].sum(axis=0)).pvalue > 0.001
+    # How often one client is drawn in a round is binomial: its variance is n p (1 - p).
+    np.testing.assert_allclose(drawn[:, :6].var(axis=0), 5 / 6 * 5 / 6, rtol=0.1)
+
+
+@pytest.mark.parametrize("recipe", [
+    ct.rounds(cohort=3), ct.rounds(cohort=3, replace=True), ct.rounds(cohort=3, available=np.ones((1, 7), bool)),
+], ids=["without replacement", "with replacement", "from a trace"])
+def test_the_seed_alone_decides_who_is_drawn_whatever_the_precision(recipe):
+    wide = plans(recipe, 7, 20)
+    with jax.enable_x64(False):
+        narrow = plans(recipe, 7, 20)
+    jax.tree.map(np.testing.assert_array_equal, wide, narrow)
+
+
+def test_a_client_drawn_twice_counts_twice_and_works_once(played, least_squares, numbers, quadratics):
+    plan = Plan(np.array([1, 4, 7], np.int32), np.array([True, True, False]), np.array([2, 1, 0], np.int32),
+                np.array([True, True, False]))
+    clock = Recipe("twice", {}, lambda population: Clock(3, False, plan, lambda plan, key, round: plan))
+    recipe = ct.fedavg(step_size=0.1, steps=1, batch_size=None, weighting="uniform")
+    state = played(least_squares, numbers, recipe, 1, clock=clock)
+    moves = -0.1 * quadratics.gradients(np.zeros(3))
+    np.testing.assert_allclose(state.server.shared["layer0"]["weight"][:, 0], (2 * moves[1] + moves[4]) / 3,
+                               atol=1e-12)
+    np.testing.assert_array_equal(state.clients.visits, [0, 1, 0, 0, 1, 0, 0])
+    np.testing.assert_array_equal(state.uploads, [0, 1, 0, 0, 1, 0, 0])
+
+
+TRACE = np.array([[1, 1, 0, 1, 0, 0, 1], [0, 0, 0, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0, 0]], bool)
+
+
+def test_only_available_clients_are_drawn_all_of_them_where_there_are_few():
+    found = plans(ct.rounds(cohort=2, available=TRACE), 7, 300)
+    for number, (ids, acts) in enumerate(zip(found.ids, found.acts, strict=True)):
+        present = np.flatnonzero(TRACE[number % 3])  # the trace starts again when it ends
+        assert set(ids[acts]) <= set(present) and acts.sum() == min(2, len(present))
+        assert (ids[~acts] == 7).all() and (np.diff(ids) >= 0).all()
+    drawn = np.bincount(found.ids[::3].ravel(), minlength=8)[[0, 1, 3, 6]]
+    assert chisquare(drawn).pvalue > 0.001
+
+
+def test_a_round_without_anybody_changes_nothing_and_is_counted(played, least_squares, numbers):
+    recipe, clock = ct.fedadam(step_size=0.05, batch_size=None), ct.rounds(cohort=2, available=TRACE)
+    one, two, three = (played(least_squares, numbers, recipe, rounds, clock=clock) for rounds in (1, 2, 3))
+    jax.tree.map(np.testing.assert_array_equal, one._replace(round=0, skipped=0), two._replace(round=0, skipped=0))
+    assert (one.skipped, two.skipped, three.skipped) == (0, 1, 1)
+    np.testing.assert_array_equal(three.uploads - two.uploads, [0, 1, 0, 0, 0, 0, 0])
+
+
+def test_a_trace_is_read_from_a_file(tmp_path):
+    np.savez(tmp_path / "trace.npz", available=TRACE)
+    from_file = plans(ct.rounds(cohort=2, available=str(tmp_path / "trace.npz")), 7, 6)
+    jax.tree.map(np.testing.assert_array_equal, from_file, plans(ct.rounds(cohort=2, available=TRACE), 7, 6))
+
+
+@pytest.mark.parametrize("options, part", [
+    ({"cohort": 8}, "cohort is 8 but there are only 7 clients"),
+    ({"cohort": 0}, "cohort is 0"),
+    ({"available": TRACE, "replace": True}, "set replace = false"),
+    ({"available": TRACE[:, :5]}, r"shape \(3, 5\)"),
+    ({"available": TRACE[:0]}, r"shape \(0, 7\)"),
+    ({"available": "nowhere.npz"}, "cannot read an array 'available' from nowhere.npz"),
+])
+def test_a_cohort_that_cannot_be_drawn_is_refused(options, part):
+    with pytest.raises(InputError, match=part):
+        ct.rounds(**options).build(7)

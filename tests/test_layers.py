@@ -1,0 +1,114 @@
+"""Imports go one way: a folder may know what stands to its left, and engines and algorithms never meet.
+
+The first line of each folder's `__init__.py` says what it owns and what it may import. Here stands how far such a
+line may go, and every import in every file is held against it.
+"""
+
+import ast
+import functools
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "cantons"
+FOLDERS = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
+MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__init__")
+EVERYTHING = {*FOLDERS, *MODULES}
+
+# The furthest each part may look. What is not listed is new: give it a place.
+MAY_IMPORT = {
+    "errors": set(),
+    "protocol": {"errors"},
+    "shuffle": {"errors", "protocol"},
+    "recipe": {"errors", "protocol"},
+    "data": {"errors", "protocol", "recipe", "shuffle"},
+    "models": {"errors", "protocol", "recipe", "shuffle", "data"},
+    "problem": {"errors", "protocol", "recipe", "shuffle", "data", "models"},
+    "aggregate": {"errors", "protocol", "recipe"},
+    "algorithm": {"errors", "protocol", "recipe", "problem", "aggregate"},
+    "clock": {"errors", "protocol", "recipe", "shuffle"},
+    "engine": {"errors", "protocol"},
+    "metrics": {"errors", "protocol"},
+    "study": EVERYTHING - {"report", "cli"},
+    "report": EVERYTHING - {"engine", "algorithm", "cli"},
+    "cli": EVERYTHING,
+}
+
+
+@functools.cache
+def imported(part):
+    """Every (file, part of the package) that a part imports, inside functions too."""
+    files = [PACKAGE / f"{part}.py"] if part in MODULES else sorted((PACKAGE / part).rglob("*.py"))
+    found = set()
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{file} imports by a relative path; write cantons.{part}"
+                names = [node.module]
+                if node.module == "cantons":  # from cantons import data
+                    names = [f"cantons.{alias.name}" for alias in node.names]
+            else:
+                continue
+            found |= {(file.name, (name.split(".") + ["face"])[1]) for name in names if name.split(".")[0] == "cantons"}
+    return found
+
+
+def declared(folder):
+    """What the first line of a folder's __init__ allows itself."""
+    line = ast.get_docstring(ast.parse((PACKAGE / folder / "__init__.py").read_text())).splitlines()[0]
+    words = re.fullmatch(r"Owns: .+\. May import: (.+)\.", line)
+    assert words, f"the first line of {folder}/__init__.py should read 'Owns: .... May import: ....', not {line!r}"
+    if words[1].startswith("everything"):
+        left_out = re.findall(r"\w+", words[1].removeprefix("everything").removeprefix(" but").replace(" and ", " "))
+        return EVERYTHING - set(left_out)
+    return set(words[1].split(", "))
+
+
+def test_every_part_has_its_place():
+    assert EVERYTHING == set(MAY_IMPORT)
+
+
+@pytest.mark.parametrize("part", MODULES)
+def test_a_module_imports_only_what_stands_to_its_left(part):
+    assert {name for _, name in imported(part)} <= MAY_IMPORT[part]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_a_folder_imports_only_what_its_first_line_says(folder):
+    allowed = declared(folder) | {folder}
+    face = {"face"} if folder == "cli" else set()  # the command line is a user of the library like any other
+    assert {(file, name) for file, name in imported(folder) if name not in allowed | face} == set()
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_first_line_of_a_folder_does_not_say_too_much(folder):
+    assert declared(folder) <= MAY_IMPORT[folder] | {folder}
+
+
+def test_no_two_parts_import_each_other():
+    """Ordered by who imports whom, every part but the whole study and the command line looks to the left."""
+    edges = {part: {name for _, name in imported(part)} - {part, "face"} for part in EVERYTHING}
+    placed = []
+    while len(placed) < len(edges):
+        ready = [part for part in edges if part not in placed and edges[part] <= set(placed)]
+        assert ready, f"these import each other: {sorted(set(edges) - set(placed))}"
+        placed += ready
+
+
+def test_importing_the_library_wakes_neither_a_device_nor_what_only_some_need():
+    """A command that only prints help, or a worker that only reads, should not wait for plots and trackers."""
+    program = (
+        "import sys, cantons\n"
+        "heavy = 'click rich pydantic matplotlib orbax torch ray flwr pandas flax'.split()\n"
+        "print(*[name for name in heavy if name in sys.modules])\n"
+        "from jax._src import xla_bridge\n"
+        "print(xla_bridge.backends_are_initialized())\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=PACKAGE.parent, capture_output=True, text=True,
+                          check=True)
+    assert done.stdout.splitlines() == ["", "False"]

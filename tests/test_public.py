@@ -1,0 +1,32 @@
+"""The public face: it changes on purpose, and here."""
+
+import types
+
+import cantons
+
+FACE = """
+    Algorithm Batch Callback Clock Federation InputError Local Problem Result Stack Sum Trained
+    central classification cnn digits fedadam fedavg fedavg_finetune fedavgm federation fedopt fedprox fedsgd fedyogi
+    from_clients from_equinox from_flax from_functions independent l2gd libsvm linear load logistic mlp npz regression
+    rounds run scaffold synthetic task_protocol
+""".split()
+
+
+def test_the_public_face_is_this_list():
+    names = {name for name in getattr(cantons, "__all__", dir(cantons)) if not name.startswith("_")
+             and not isinstance(getattr(cantons, name), types.ModuleType)}
+    assert sorted(names) == sorted(FACE)
+
+
+def test_every_algorithm_of_the_registry_is_on_the_face():
+    from cantons.algorithm import ALGORITHMS
+
+    assert {name: getattr(cantons, name) for name in ALGORITHMS} == ALGORITHMS
+
+
+def test_the_version_is_the_one_of_the_package():
+    import tomllib
+    from pathlib import Path
+
+    about = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
+    assert cantons.__version__ == about["project"]["version"]
