@@ -1,32 +1,69 @@
 """Personalised, online and mixed federated learning: every client keeps a part of the model of its own."""
 
-from cantons.algorithm import (
-    central,
-    fedadam,
-    fedavg,
-    fedavg_finetune,
-    fedavgm,
-    fedopt,
-    fedprox,
-    fedsgd,
-    fedyogi,
-    independent,
-    l2gd,
-    scaffold,
-)
-from cantons.clock import rounds
-from cantons.data import Federation, digits, federation, from_clients, libsvm, npz, synthetic, task_protocol
-from cantons.engine import Local
-from cantons.errors import InputError
-from cantons.models import cnn, linear, mlp
-from cantons.problem import classification, from_equinox, from_flax, from_functions, logistic, regression
-from cantons.protocol import Algorithm, Batch, Clock, Problem, Stack, Sum
-from cantons.study.callbacks import Callback
-from cantons.study.load import load
-from cantons.study.result import Result, Trained
-from cantons.study.run import run
+# Names are looked up when they are first used (PEP 562): `cantons --help` must not wait for JAX.
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cantons.algorithm import (
+        central,
+        fedadam,
+        fedavg,
+        fedavg_finetune,
+        fedavgm,
+        fedopt,
+        fedprox,
+        fedsgd,
+        fedyogi,
+        independent,
+        l2gd,
+        scaffold,
+    )
+    from cantons.clock import rounds
+    from cantons.data import Federation, digits, federation, from_clients, libsvm, npz, synthetic, task_protocol
+    from cantons.engine import Local
+    from cantons.errors import InputError
+    from cantons.models import cnn, linear, mlp
+    from cantons.problem import classification, from_equinox, from_flax, from_functions, logistic, regression
+    from cantons.protocol import Algorithm, Batch, Clock, Problem, Stack, Sum
+    from cantons.study.callbacks import Callback
+    from cantons.study.load import load
+    from cantons.study.result import Result, Trained
+    from cantons.study.run import run
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "cantons.algorithm":
+        "central fedadam fedavg fedavg_finetune fedavgm fedopt fedprox fedsgd fedyogi "
+        "independent l2gd scaffold",
+    "cantons.clock": "rounds",
+    "cantons.data": "Federation digits federation from_clients libsvm npz synthetic task_protocol",
+    "cantons.engine": "Local",
+    "cantons.errors": "InputError",
+    "cantons.models": "cnn linear mlp",
+    "cantons.problem": "classification from_equinox from_flax from_functions logistic regression",
+    "cantons.protocol": "Algorithm Batch Clock Problem Stack Sum",
+    "cantons.study.callbacks": "Callback",
+    "cantons.study.load": "load",
+    "cantons.study.result": "Result Trained",
+    "cantons.study.run": "run",
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'cantons' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])
+
 
 __all__ = [
     "Algorithm",

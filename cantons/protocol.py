@@ -150,6 +150,7 @@ class Clock(NamedTuple):
     full: bool  # every slot is always taken by a client that acts: nothing need be skipped
     arrays: PyTree
     plan: Callable[[PyTree, Key, Array], Plan]  # (arrays, key, round) -> plan
+    actors_hear: bool = False  # whoever acts has heard; else one who has not sees NaN in place of the message
 
 
 class State(NamedTuple):
@@ -158,8 +159,25 @@ class State(NamedTuple):
     server: PyTree
     clients: PyTree  # one row per client
     round: Array  # int32: rounds done
-    acknowledged: Array  # bool[population]: the client has been told of its latest upload
-    downloads: Array  # int32[population]: messages each client got
-    uploads: Array  # int32[population]: uploads of each client, rejected ones too: they travelled
-    rejected: Array  # int32[population]: uploads left out because they were not finite
     skipped: Array  # int32: rounds in which nothing usable arrived
+    ledger: Array  # int32[population, 4]: the four columns below, in one array so that a round reads and writes once
+
+    @property
+    def acknowledged(self) -> Array:
+        """Has the client been told of its latest upload?"""
+        return self.ledger[:, 0] > 0
+
+    @property
+    def downloads(self) -> Array:
+        """Messages each client got."""
+        return self.ledger[:, 1]
+
+    @property
+    def uploads(self) -> Array:
+        """Uploads of each client, rejected ones too: they travelled."""
+        return self.ledger[:, 2]
+
+    @property
+    def rejected(self) -> Array:
+        """Uploads left out because they were not finite."""
+        return self.ledger[:, 3]

@@ -19,7 +19,7 @@ import cantons as ct
 from cantons.algorithm import ALGORITHMS
 from cantons.data import pooled
 from cantons.metrics import leaves, nbytes
-from cantons.protocol import Clock, Plan, PyTree
+from cantons.protocol import Algorithm, Clock, Plan, PyTree, Stack, Sum
 from cantons.study.checkpoint import Checkpoints
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -99,15 +99,30 @@ SCRIPTED = Clock(POPULATION, False, script(EVERYBODY), lambda arrays, key, round
     lambda part: part[round % SCRIPT], arrays))
 
 
-class Stage:
-    """One algorithm on one engine, compiled once for all the tests that look at it."""
+def built(name, problem):
+    return ALGORITHMS[name](**OPTIONS.get(name, {})).build(problem, POPULATION)
 
-    def __init__(self, name, problem, data, engine):
-        algorithm = ALGORITHMS[name](**OPTIONS.get(name, {})).build(problem, data.population)
+
+def travelling(algorithm, problem, data):
+    """The message and the upload of one client, as shapes."""
+
+    def travel(key, train):
+        shared, private = problem.init(key)
+        client = algorithm.init_client(key, shared, private)
+        message = algorithm.broadcast(key, algorithm.init_server(key, shared), pooled(train).client(0))
+        sent = algorithm.select(message, algorithm.request(client, train.client(0)))
+        return sent, algorithm.client_update(key, sent, client, train.client(0))[0]
+
+    wide = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), data.train)
+    return jax.eval_shape(travel, jax.random.key(0), wide)
+
+
+class Stage:
+    """An algorithm on an engine, compiled once for all the tests that look at it."""
+
+    def __init__(self, algorithm, problem, data, engine):
         central = pooled(data.train) if algorithm.central == "pooled" else None
-        start = functools.partial(engine.start, problem, clock=SCRIPTED, data=data, central=central, seed=3)
-        plain = start(algorithm=algorithm)
-        self.session = start(algorithm=watched(algorithm, *plain.message_and_upload(plain.begin())))
+        self.session = engine.start(problem, algorithm, SCRIPTED, data, central, seed=3)
         self.start = jax.device_get(self.session.begin())
 
     def play(self, state, *cohorts, rounds=1):
@@ -122,15 +137,6 @@ class Stage:
         return self.play(self.start, EVERYBODY, (0, 2, 3, 5), rounds=2)
 
 
-ENGINES = {
-    "two devices, one by one": ct.Local(devices=2, mode="scan"),  # what a CPU does by default
-    "one device, all at once": ct.Local(devices=1, mode="vmap", group=POPULATION),
-    "two devices, by twos": ct.Local(devices=2, group=2),
-    "one device, by threes": ct.Local(devices=1, group=3),
-    "one device, one by one": ct.Local(devices=1, mode="scan"),
-}
-
-
 @pytest.fixture(scope="module")
 def problem(labels):
     return ct.logistic(labels, split="*/bias")
@@ -138,8 +144,13 @@ def problem(labels):
 
 @pytest.fixture(scope="module")
 def stage(problem, labels):
-    """`stage(name)`: the algorithm on the default engine, or on another."""
-    return functools.cache(lambda name, engine="two devices, one by one": Stage(name, problem, labels, ENGINES[engine]))
+    """`stage(name)`: the algorithm, watched, with its clients one by one on one device."""
+
+    def make(name):
+        algorithm = built(name, problem)
+        return Stage(watched(algorithm, *travelling(algorithm, problem, labels)), problem, labels, ct.Local(devices=1))
+
+    return functools.cache(make)
 
 
 def same_bits(left, right):
@@ -166,7 +177,7 @@ def test_the_same_call_gives_the_same_bits(name, stage):
 @each_algorithm
 def test_an_algorithm_built_twice_says_the_same_and_leaves_its_arguments_alone(name, problem, labels):
     def traced():
-        algorithm = ALGORITHMS[name](**OPTIONS.get(name, {})).build(problem, POPULATION)
+        algorithm = built(name, problem)
         handle = jax.tree.map(jnp.asarray, pooled(labels.train)).client(0)
         key, (shared, private) = jax.random.key(0), problem.init(jax.random.key(1))
         server = algorithm.init_server(key, shared)
@@ -278,17 +289,70 @@ def test_the_engine_does_what_a_plain_loop_over_the_clients_does(name, stage, pr
     close(after.clients.state, jax.tree.map(lambda *states: np.stack(states), *loop.clients))
 
 
-@pytest.mark.parametrize("name, engine", [
-    *[(name, engine) for name in sorted(ALGORITHMS)
-      for engine in ("one device, all at once", "two devices, by twos")],
-    # The ways to run clients differ in the engine, not in the algorithm: three kinds of client will do.
-    *[(name, engine) for name in ("fedavg", "l2gd", "scaffold")
-      for engine in ("one device, by threes", "one device, one by one")],
-])
-def test_every_way_to_run_the_clients_gives_the_same_answer(name, engine, stage):
+class Servers(NamedTuple):
+    shared: PyTree
+    each: dict[str, PyTree]
+
+
+def side_by_side(algorithms):
+    """Many algorithms as one, and so one compilation for all: what an engine can run, it can run in a bundle."""
+
+    def each(function):
+        return {name: function(name, algorithm) for name, algorithm in algorithms.items()}
+
+    def client_update(key, message, client, data):
+        pairs = each(lambda name, one: one.client_update(key, message[name], client[name], data))
+        return tuple({name: pair[place] for name, pair in pairs.items()} for place in (0, 1))
+
+    rules = {name: algorithm.aggregate for name, algorithm in algorithms.items()}
+    if all(isinstance(rule, Sum) for rule in rules.values()):
+        rule = Sum(lift=lambda upload: {name: rule.lift(upload[name]) for name, rule in rules.items()},
+                   finish=lambda key, total: {name: rule.finish(key, total[name]) for name, rule in rules.items()})
+    else:
+        rule = Stack(lambda key, uploads, ids, counts: {
+            name: rule.reduce(key, uploads[name], ids, counts) for name, rule in rules.items()})
+    return Algorithm(
+        init_server=lambda key, shared: Servers(shared, each(lambda name, one: one.init_server(key, shared))),
+        init_client=lambda key, *parts: each(lambda name, one: one.init_client(key, *parts)),
+        broadcast=lambda key, server, central: each(
+            lambda name, one: one.broadcast(key, server.each[name], central)),
+        receive=lambda message, receipt, client: each(
+            lambda name, one: one.receive(message[name], receipt, client[name])),
+        request=lambda client, data: each(lambda name, one: one.request(client[name], data)),
+        select=lambda message, request: each(lambda name, one: one.select(message[name], request[name])),
+        client_update=client_update,
+        aggregate=rule,
+        server_update=lambda key, server, aggregate, central: server._replace(each=each(
+            lambda name, one: one.server_update(key, server.each[name], aggregate[name], central))),
+        model=lambda key, message, client, data: message,
+        central="pooled",
+    )
+
+
+@pytest.fixture(scope="module")
+def bundle(problem, labels):
+    """`bundle(kind, engine)`: all algorithms whose aggregation is of that kind, side by side on that engine."""
+
+    def make(kind, engine):
+        algorithms = {name: built(name, problem) for name in sorted(ALGORITHMS)}
+        alike = {name: one for name, one in algorithms.items() if type(one.aggregate) is kind}
+        return Stage(side_by_side(alike), problem, labels, engine)
+
+    return functools.cache(make)
+
+
+@pytest.mark.parametrize("engine", [
+    ct.Local(devices=1, mode="vmap", group=POPULATION), ct.Local(devices=1, group=3), ct.Local(devices=2, group=2),
+], ids=["all at once", "by threes", "by twos on two devices"])
+@each_algorithm
+def test_every_way_to_run_the_clients_gives_the_same_answer(name, engine, stage, bundle, problem):
     cohorts = EVERYBODY, (2, 3, 5), (0, 1, 2, 4, 5)
-    default, other = stage(name), stage(name, engine)
-    close(default.play(default.start, *cohorts, rounds=3), other.play(other.start, *cohorts, rounds=3))
+    alone, together = stage(name), bundle(type(built(name, problem).aggregate), engine)
+    expected = alone.play(alone.start, *cohorts, rounds=3)
+    found = together.play(together.start, *cohorts, rounds=3)
+    close(expected.server, found.server.each[name])
+    close(expected.clients.state, found.clients[name])
+    close(expected._replace(server=0, clients=0), found._replace(server=0, clients=0))
 
 
 # Nothing else crosses
@@ -313,11 +377,8 @@ def spelled_out(templates, shared, private):
 def test_messages_and_uploads_carry_exactly_what_they_say(name, split, labels):
     assert name in TRAVELS, f"say in TRAVELS what {name} sends down and up"
     problem = ct.classification(labels, ct.mlp(hidden=[5]), split=split)
-    parts = jax.eval_shape(problem.init, jax.random.key(0))
-    algorithm = ALGORITHMS[name](**OPTIONS.get(name, {})).build(problem, POPULATION)
-    central = pooled(labels.train) if algorithm.central == "pooled" else None
-    session = ct.Local(devices=1).start(problem, algorithm, SCRIPTED, labels, central, 0)
-    for tree, expected in zip(session.message_and_upload(session.begin()), TRAVELS[name], strict=True):
+    algorithm, parts = built(name, problem), jax.eval_shape(problem.init, jax.random.key(0))
+    for tree, expected in zip(travelling(algorithm, problem, labels), TRAVELS[name], strict=True):
         sent = [(path, shape) for path, shape, _ in leaves(tree)]
         assert sorted(sent) == sorted(spelled_out(expected, *parts))
         if split == "output" and algorithm.central != "pooled":
@@ -360,10 +421,9 @@ def test_what_travelled_is_as_large_as_what_is_reported(name, stage):
     assert reported == travelled
 
 
-def test_a_record_counts_the_bytes_of_every_message_and_upload(labels):
-    problem = ct.logistic(labels, split="*/bias")
-    result = ct.run(problem, labels, ct.scaffold(batch_size=None), rounds=5, cohort=3, evaluate_every=5)
-    weight = 4 * 3 * 4  # four inputs, three classes, four bytes
+def test_a_record_counts_the_bytes_of_every_message_and_upload(numbers, least_squares):
+    result = ct.run(least_squares, numbers, ct.scaffold(batch_size=None), rounds=5, cohort=3, evaluate_every=5)
+    weight = 3 * 4  # three inputs, four bytes
     down, up = 2 * weight + 4, 2 * weight  # model and control, and the step size on the way down
     assert (result.final["bytes_down"], result.final["bytes_up"]) == (5 * 3 * down, 5 * 3 * up)
     assert sum(result.clients["bytes_up"]) == result.final["bytes_up"]

@@ -85,5 +85,49 @@ def list_parts(kind: str | None) -> None:
         show.parts(name, PARTS[name])
 
 
+@cantons.command()
+@click.argument("name")
+def describe(name: str) -> None:
+    """Say what the part NAME does, where it comes from, its options and, for an algorithm, what leaves the client."""
+    from cantons.cli import show
+    from cantons.study.describe import describe_part
+
+    show.description(describe_part(name))
+
+
+@cantons.command()
+@click.argument("inputs", type=click.Path(path_type=Path))
+@click.option("--run", "folder", type=click.Path(path_type=Path), required=True, help="The run folder.")
+@click.option("--client", help="Predict as this client, by name or number; else as a stranger.")
+@click.option("--array", default="x", show_default=True, help="Which array of an .npz file holds the inputs.")
+@click.option("--out", type=click.Path(path_type=Path), help="Write a .npy file instead of printing CSV.")
+def predict(inputs: Path, folder: Path, client: str | None, array: str, out: Path | None) -> None:
+    """Predict with a trained model for the rows of INPUTS (.npy, .npz or .csv)."""
+    import numpy as np
+
+    from cantons.study.inputs import read_inputs
+    from cantons.study.load import load
+
+    trained = load(folder)
+    outputs = trained.predict(read_inputs(inputs, array), int(client) if client and client.isdigit() else client)
+    if out is not None:
+        np.save(out, outputs)
+        click.echo(out)
+    else:
+        np.savetxt(sys.stdout, outputs.reshape(len(outputs), -1), delimiter=",", fmt="%.6g")
+
+
+@cantons.command()
+@click.option("--run", "folder", type=click.Path(path_type=Path), required=True, help="The run folder.")
+@click.option("--out", type=click.Path(path_type=Path), help="Where to write.  [default: RUN/export]")
+def export(folder: Path, out: Path | None) -> None:
+    """Write the shared and the private parts of a trained model as safetensors, with a JSON that explains them."""
+    from cantons.study.export import export as write
+    from cantons.study.load import load
+
+    for path in write(load(folder), out or folder / "export"):
+        click.echo(path)
+
+
 if __name__ == "__main__":
     cantons()

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from cantons.study.callbacks import Callback
+from cantons.study.describe import Description
 from cantons.study.folder import plain
 from cantons.study.result import Result
 
@@ -76,6 +77,21 @@ def parts(kind: str, known: Mapping[str, Callable[..., Any]]) -> None:
     click.secho(kind, bold=True)
     for name, function in sorted(known.items()):
         click.echo(f"  {name:<16} {(function.__doc__ or '').strip().splitlines()[0]}")
+
+
+def description(described: Description) -> None:
+    click.secho(f"{described.kind} {described.name}", bold=True)
+    click.echo(f"{described.text}\n\n{described.source}\n")
+    shown = Table("option", "default", "type", box=None, pad_edge=False)
+    for option in described.options:
+        shown.add_row(option.name, option.default, option.type)
+    console = Console(width=None if Console().is_terminal else 110, highlight=False)
+    console.print(shown)
+    if described.kind == "algorithm":
+        click.secho("\nwhat travels, for a network 64-16-2 whose last layer (layer1) is private", bold=True)
+        for way, leaves in (("down", described.down), ("up", described.up)):
+            for path, shape, kind in leaves or [("nothing", (), "")]:
+                click.echo(f"  {way:<5} {path:<28} {' x '.join(map(str, shape)) or ('1' if kind else ''):<10} {kind}")
 
 
 def as_json(summary: Mapping[str, Any]) -> None:

@@ -29,16 +29,16 @@ def rounds(population: int, *, cohort: int | None = None, replace: bool = False,
     if available is not None:
         if replace:
             raise InputError("an availability trace is drawn from without replacement; set replace = false.")
-        return Clock(cohort, False, _trace(available, population), _from_available(population, cohort))
+        return Clock(cohort, False, _trace(available, population), _from_available(population, cohort), True)
     if replace:
-        return Clock(cohort, False, (), _with_replacement(population, cohort))
+        return Clock(cohort, False, (), _with_replacement(population, cohort), True)
     if cohort == population:
-        return Clock(cohort, True, (), lambda arrays, key, round: _all_three(jnp.arange(population), population))
+        return Clock(cohort, True, (), lambda arrays, key, round: _all_three(jnp.arange(population), population), True)
 
     def sample(arrays: tuple, key: Key, round: Array) -> Plan:
         return _all_three(jnp.sort(permutation(key, population)(jnp.arange(cohort))), population)
 
-    return Clock(cohort, True, (), sample)
+    return Clock(cohort, True, (), sample, True)
 
 
 def _all_three(ids: Array, population: int, counts: Array | None = None) -> Plan:

@@ -21,12 +21,10 @@ def initial_clients(algorithm: Algorithm, key: Key, parts: tuple[PyTree, PyTree]
 
 
 def initial_state(algorithm: Algorithm, key: Key, parts: tuple[PyTree, PyTree], population: int) -> State:
-    zeros = jnp.zeros(population, jnp.int32)
     return State(
         server=algorithm.init_server(key, parts[0]),
         clients=initial_clients(algorithm, key, parts, jnp.arange(population)),
         round=jnp.zeros((), jnp.int32),
-        acknowledged=jnp.ones(population, bool),
-        downloads=zeros, uploads=zeros, rejected=zeros,
         skipped=jnp.zeros((), jnp.int32),
+        ledger=jnp.tile(jnp.array([1, 0, 0, 0], jnp.int32), (population, 1)),
     )

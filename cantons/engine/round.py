@@ -49,7 +49,7 @@ def finite(tree: PyTree) -> Array:
 
 def one_round(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays, state: State) -> State:
     """Advance `state` by one round."""
-    population = state.uploads.shape[0]
+    population = state.ledger.shape[0]
     key = jax.random.fold_in(arrays.key, state.round)
     plan_key, broadcast_key, client_key, aggregate_key, server_key = jax.random.split(key, 5)
     central = None if arrays.central is None else arrays.central.client(0)
@@ -57,7 +57,8 @@ def one_round(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays
     plan = _seated(clock.plan(arrays.clock, plan_key, state.round), clock, fanout, arrays, population)
     ids, acts, counts, hears = plan
     message = algorithm.broadcast(broadcast_key, state.server, central)
-    slots = Slot(*plan, ~state.acknowledged[ids], keyed(client_key, ids))
+    acknowledged, downloads, uploaded, rejected = state.ledger[ids].T
+    slots = Slot(*plan, acknowledged == 0, keyed(client_key, ids))
     rule = algorithm.aggregate
 
     def act(sent, slot, client, data):
@@ -79,6 +80,8 @@ def one_round(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays
         sent = algorithm.select(message, algorithm.request(client, data))
         receipt = Receipt(new=slot.hears, heard=slot.hears & slot.heard)
         client = where(slot.hears, algorithm.receive(sent, receipt, client), client)
+        if not clock.actors_hear:
+            sent = where(slot.hears, sent, jax.tree.map(_unknown, sent))
         if clock.full and fanout.padded(clock.slots) == clock.slots:
             return act(sent, slot, client, data)
         shapes = jax.eval_shape(lambda: act(sent, slot, client, data))
@@ -100,13 +103,16 @@ def one_round(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays
         server=where(arrived.any(), server, state.server),
         clients=jax.tree.map(lambda leaf, new: leaf.at[ids].set(new, mode="drop"), state.clients, rows),
         round=state.round + 1,
-        acknowledged=state.acknowledged.at[ids].set(
-            (state.acknowledged[ids] | hears) & ~(sent_up & ~lost), mode="drop"),
-        downloads=state.downloads.at[ids].add(hears.astype(jnp.int32), mode="drop"),
-        uploads=state.uploads.at[ids].add(sent_up.astype(jnp.int32), mode="drop"),
-        rejected=state.rejected.at[ids].add((sent_up & lost).astype(jnp.int32), mode="drop"),
         skipped=state.skipped + ~arrived.any(),
+        ledger=state.ledger.at[ids].set(jnp.stack([
+            ((acknowledged > 0) | hears) & ~(sent_up & ~lost), downloads + hears, uploaded + sent_up,
+            rejected + (sent_up & lost)], axis=1).astype(jnp.int32), mode="drop"),
     )
+
+
+def _unknown(leaf: Array) -> Array:
+    """What a client sees of a message it did not get."""
+    return jnp.full_like(leaf, jnp.nan) if jnp.issubdtype(leaf.dtype, jnp.inexact) else jnp.zeros_like(leaf)
 
 
 def _seated(plan: Plan, clock: Clock, fanout: Fanout, arrays: Arrays, population: int) -> Plan:

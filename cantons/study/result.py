@@ -25,6 +25,10 @@ class Trained:
     data: Any
     precision: str = "float32"
 
+    @property
+    def population(self) -> int:
+        return self.state.ledger.shape[0]
+
     def parts(self, client: int | str | None = None) -> tuple[PyTree, PyTree]:
         """(shared, private): the server's model for nobody in particular, or a client's personalised one."""
         with jax.enable_x64(self.precision == "float64"):

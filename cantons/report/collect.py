@@ -1,0 +1,159 @@
+"""From run folders to groups: the runs of one study that differ in nothing but their seed."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cantons.errors import InputError
+from cantons.study.folder import Folder, flat, read_json
+
+METRICS = ("accuracy", "loss")  # what a report can score by; the first that every run has is its headline
+APART = ("seed", "checkpoint_every", "keep")  # what may differ between the runs of one group
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run folder, read."""
+
+    folder: Path
+    study: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    history: Sequence[Mapping[str, Any]]
+    clients: Mapping[str, Sequence[str]]  # the columns of clients.csv
+
+    def column(self, key: str) -> np.ndarray:
+        """One number of every evaluation; NaN where it is missing."""
+        return np.array([np.nan if row.get(key) is None else row[key] for row in self.history], float)
+
+    def scores(self, key: str) -> np.ndarray:
+        """One number of every client at the last evaluation; NaN for clients without test rows."""
+        return np.array([float(value or "nan") for value in self.clients[key]])
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of one method, one per seed."""
+
+    label: str
+    runs: tuple[Run, ...]
+
+    @property
+    def study(self) -> Mapping[str, Any]:
+        return self.runs[0].study
+
+    @property
+    def rounds(self) -> np.ndarray:
+        """The rounds after which every run was evaluated."""
+        common = set.intersection(*({row["round"] for row in run.history} for run in self.runs))
+        return np.array(sorted(common))
+
+    def curve(self, key: str) -> np.ndarray:
+        """One number over the common rounds, a row per seed."""
+        return np.stack([run.column(key)[np.isin(run.column("round"), self.rounds)] for run in self.runs])
+
+    def final(self, key: str) -> np.ndarray:
+        """One number of the last evaluation of each seed."""
+        return np.array([run.column(key)[-1] for run in self.runs])
+
+    def clients(self, key: str) -> np.ndarray:
+        """One number of every client at the end, averaged over seeds."""
+        return np.stack([run.scores(key) for run in self.runs]).mean(axis=0)
+
+
+def collect(folders: Sequence[str | Path]) -> list[Group]:
+    """Read the runs and put those together that differ in their seed only, in the order they came."""
+    if not folders:
+        raise InputError("no run folder was given; give at least one.")
+    runs = [read_run(Path(folder)) for folder in folders]
+    for run in runs[1:]:
+        _same_data(runs[0], run)
+    together: dict[str, list[Run]] = {}
+    for run in runs:
+        others = together.setdefault(_identity(run.study), [])
+        for other in others:
+            if other.study["seed"] == run.study["seed"]:
+                raise InputError(f"{other.folder} and {run.folder} are the same study with the same seed; "
+                                 "give one of them.")
+        others.append(run)
+    groups = [sorted(members, key=lambda run: run.study["seed"]) for members in together.values()]
+    labels = _labels([members[0].study for members in groups])
+    return [Group(label, tuple(members)) for label, members in zip(labels, groups, strict=True)]
+
+
+def read_run(path: Path) -> Run:
+    """Read one run folder, or say what it lacks."""
+    folder = Folder(path)
+    if not folder.study_file.exists():
+        raise InputError(f"{path} is not a run folder: it has no {folder.study_file.name}.")
+    history, clients = folder.records(), path / "clients.csv"
+    if not history or not clients.exists():
+        raise InputError(f"{path} has no evaluation yet; let the run reach its first one, then ask again.")
+    with clients.open(newline="") as file:
+        names, *rows = csv.reader(file)
+    columns = {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    run = Run(path, read_json(folder.study_file), read_json(path / "environment.json"), history, columns)
+    if not _metrics(run):
+        raise InputError(f"{path} has no test scores: its metrics.jsonl lacks test.personal.accuracy.mean and "
+                         "test.personal.loss.mean; run it on data with test rows.")
+    return run
+
+
+def metrics(groups: Sequence[Group]) -> list[str]:
+    """The metrics that every run was scored by; the first is the headline."""
+    runs = [run for group in groups for run in group.runs]
+    found = [metric for metric in METRICS if all(metric in _metrics(run) for run in runs)]
+    if not found:
+        one, other = runs[0], next(run for run in runs if _metrics(run) != _metrics(runs[0]))
+        raise InputError(f"{one.folder} was scored by {', '.join(_metrics(one))} and {other.folder} by "
+                         f"{', '.join(_metrics(other))}; compare runs that share a metric.")
+    return found
+
+
+def differences(studies: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """The dotted keys on which studies differ in more than APART, and what each of them has there.
+
+    >>> differences([{"seed": 0, "clock": {"cohort": 5}}, {"seed": 1, "clock": {"cohort": 9}}])
+    {'clock.cohort': [5, 9]}
+    """
+    tables = [flat(study) for study in studies]
+    keys = dict.fromkeys(key for table in tables for key in table if key not in APART)
+    rows = {key: [table.get(key) for table in tables] for key in keys}
+    return {key: values for key, values in rows.items() if any(value != values[0] for value in values)}
+
+
+def _metrics(run: Run) -> list[str]:
+    return [metric for metric in METRICS if f"test.personal.{metric}" in run.clients
+            and not np.isnan(run.column(f"test.personal.{metric}.mean")).all()]
+
+
+def _same_data(one: Run, other: Run) -> None:
+    first, second = one.study["data"], other.study["data"]
+    if first["checksum"] != second["checksum"]:
+        raise InputError(f"{one.folder} ran on {first['name']} (checksum {first['checksum']}) and {other.folder} on "
+                         f"{second['name']} (checksum {second['checksum']}); compare runs of the same data.")
+
+
+def _identity(study: Mapping[str, Any]) -> str:
+    return json.dumps({key: value for key, value in study.items() if key not in APART}, sort_keys=True)
+
+
+def _labels(studies: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The studies' own names if these tell them apart; otherwise the algorithms', with what else differs."""
+    names = [study["name"] for study in studies]
+    if len(set(names)) == len(names) > 1:
+        return names
+    algorithms = [study["algorithm"]["name"] for study in studies]
+    labels = []
+    for place, algorithm in enumerate(algorithms):
+        rivals = [rival for rival, name in enumerate(algorithms) if name == algorithm]
+        apart = differences([studies[rival] for rival in rivals])
+        words = (f"{key.rpartition('.')[2]} {json.dumps(values[rivals.index(place)])}" for key, values in apart.items())
+        labels.append(", ".join([algorithm, *words]))
+    return labels
