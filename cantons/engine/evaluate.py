@@ -19,8 +19,8 @@ def scorer(problem: Problem, algorithm: Algorithm, fanout: Fanout, common: PyTre
 
     It returns {"train" | "test": {"shared" | "personal": {metric: one mean per client}}}. `start` is the
     private part every client begins with: the shared model predicts with it. The personalised model may
-    look at a client's training examples, never at its test examples. `common` is (server, start, client,
-    handle) as shapes, to see whether the two models are one and the same.
+    look at a client's training examples, never at its test examples. `common` is (server, start, client, train,
+    central) as shapes, to see whether the two models are one and the same.
     """
     impersonal = _is_shared_model(algorithm, *common)
 
@@ -28,11 +28,11 @@ def scorer(problem: Problem, algorithm: Algorithm, fanout: Fanout, common: PyTre
         population = train.starts.shape[0]
         ids = jnp.minimum(jnp.arange(fanout.padded(population)), population - 1)
         message = algorithm.broadcast(key, server, None if central is None else central.client(0))
-        rows = jax.tree.map(lambda leaf: leaf[ids], clients)
 
         def each(common, slot):
-            train, test, message, shared, start = common
-            index, key, client = slot
+            train, test, message, shared, start, clients = common
+            index, key = slot
+            client = jax.tree.map(lambda leaf: leaf[index], clients)
             sent = algorithm.select(message, algorithm.request(client, train.client(index)))
             parts = {"personal": algorithm.model(key, sent, client, train.client(index))}
             if not impersonal:
@@ -43,8 +43,8 @@ def scorer(problem: Problem, algorithm: Algorithm, fanout: Fanout, common: PyTre
                 found = {name: which | {"shared": which["personal"]} for name, which in found.items()}
             return (), found
 
-        slots = ids, keyed(key, first_id + ids), rows
-        _, found = fan_out(fanout, each, (train, test, message, server.shared, start), slots)
+        common = train, test, message, server.shared, start, clients
+        _, found = fan_out(fanout, each, common, (ids, keyed(key, first_id + ids)))
         return jax.tree.map(lambda leaf: leaf[:population], found)
 
     return scores
@@ -62,17 +62,18 @@ def mean_scores(problem: Problem, shared: PyTree, private: PyTree, data: Data) -
     return jax.tree.map(lambda total: total / jnp.asarray(data.size, total.dtype), totals)
 
 
-def _is_shared_model(algorithm: Algorithm, server: PyTree, start: PyTree, client: PyTree, handle) -> bool:
+def _is_shared_model(algorithm: Algorithm, server: PyTree, start: PyTree, client: PyTree, train: PyTree,
+                     central: PyTree | None) -> bool:
     """Does `model` hand back the server's shared part untouched, with no private part? Then score it once."""
     same = []
 
-    def trace(key: Key, server, client, examples):
-        message = algorithm.broadcast(key, server, None)
-        shared, private = algorithm.model(key, message, client, examples.client(0))
+    def trace(key: Key, server, client, train, central):
+        message = algorithm.broadcast(key, server, None if central is None else central.client(0))
+        shared, private = algorithm.model(key, message, client, train.client(0))
         served, kept = jax.tree.leaves(shared), jax.tree.leaves(server.shared)
         same.append(not jax.tree.leaves((private, start)) and len(served) == len(kept)
                     and all(left is right for left, right in zip(served, kept, strict=True)))
         return 0
 
-    jax.eval_shape(trace, jax.random.key(0), server, client, handle)
+    jax.eval_shape(trace, jax.random.key(0), server, client, train, central)
     return same[0]

@@ -99,7 +99,7 @@ class Session:
                      jax.random.fold_in(self._score_key, state.round), np.int32(first))
         if side not in self._scorers:
             one = jax.eval_shape(lambda rows: jax.tree.map(lambda leaf: leaf[0], rows), clients)
-            common = state.server, self.start_private, one, train
+            common = state.server, self.start_private, one, train, self.arrays.central
             fanout = Fanout(self.mesh, min(self.group, -(-train.population // self.mesh.size)))
             scores = scorer(self.problem, self.algorithm, fanout, common)
             self._scorers[side] = jax.jit(scores).lower(*arguments).compile()

@@ -36,7 +36,7 @@ class Trained:
                 return self.state.server.shared, self.start_private
             index = self._index(client)
             return jax.jit(self._personal)(jax.random.key(0), self.state.server, jax.tree.map(
-                lambda leaf: leaf[index], self.state.clients), self.data.clients.train, index)
+                lambda leaf: leaf[index], self.state.clients), self.data.clients.train, self.data.central, index)
 
     def predict(self, inputs: Any, client: int | str | None = None) -> np.ndarray:
         """The problem's outputs for `inputs`, by the shared model or by the model of one client."""
@@ -44,9 +44,9 @@ class Trained:
             shared, private = self.parts(client)
             return jax.device_get(jax.jit(self.problem.predict)(shared, private, inputs))
 
-    def _personal(self, key, server, client, train, index):
+    def _personal(self, key, server, client, train, central, index):
         data = train.client(index)
-        message = self.algorithm.broadcast(key, server, None)
+        message = self.algorithm.broadcast(key, server, None if central is None else central.client(0))
         sent = self.algorithm.select(message, self.algorithm.request(client, data))
         return self.algorithm.model(key, sent, client, data)
 
