@@ -12,7 +12,8 @@ import pytest
 
 # Before anything is computed: afterwards the number of devices cannot be changed.
 jax.config.update("jax_num_cpu_devices", 2)
-jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / ".jax_cache"))
+if jax.config.jax_compilation_cache_dir is None:  # or where JAX_COMPILATION_CACHE_DIR says
+    jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / ".jax_cache"))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
@@ -106,13 +107,13 @@ def quadratics(numbers, own_rows):
 
 @pytest.fixture(scope="session")
 def played():
-    """`played(problem, data, recipe, rounds)`: the state after some rounds on the engine, nothing scored."""
+    """`played(problem, data, recipe, rounds)`: the state after some rounds on one device, nothing scored."""
 
     def play(problem, data, recipe, rounds, clock=None, engine=None, initial=None, seed=0):
         algorithm = recipe.build(problem, data.population)
         central = pooled(data.train) if algorithm.central == "pooled" else data.central
         clock = (clock or ct.rounds()).build(data.population)
-        session = (engine or ct.Local()).start(problem, algorithm, clock, data, central, seed)
+        session = (engine or ct.Local(devices=1)).start(problem, algorithm, clock, data, central, seed)
         return jax.device_get(session.advance(session.begin(initial), rounds))
 
     return play

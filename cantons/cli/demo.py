@@ -8,7 +8,7 @@ from pathlib import Path
 import cantons as ct
 
 
-def play(out: Path, rounds: int, watcher: ct.Callback) -> list[tuple[str, ct.Result]]:
+def play(out: Path, rounds: int, watcher: ct.Callback) -> list[Path]:
     """Run every method on the same data from the same start; older demo folders are replaced."""
     data = ct.digits(clients=50, seed=0)
     problem = ct.logistic(data)
@@ -18,11 +18,11 @@ def play(out: Path, rounds: int, watcher: ct.Callback) -> list[tuple[str, ct.Res
         "fedavg": ct.fedavg(step_size=0.5, batch_size=8),
         "fedavg + fine-tuning": ct.fedavg_finetune(step_size=0.5, batch_size=8, tune_step_size=0.2),
     }
-    results = []
+    folders = []
     for name, recipe in methods.items():
         folder = out / recipe.name
         if (folder / "study.json").exists():
             shutil.rmtree(folder)
-        results.append((name, ct.run(problem, data, recipe, rounds=rounds, cohort=25, out=folder, name=name,
-                                     callbacks=[watcher])))
-    return results
+        ct.run(problem, data, recipe, rounds=rounds, cohort=25, out=folder, name=name, callbacks=[watcher])
+        folders.append(folder)
+    return folders

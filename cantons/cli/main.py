@@ -52,8 +52,44 @@ def run(study: Path, out: Path | None, rounds: int | None, seed: int | None, cha
     if as_json:
         show.as_json(result.summary)
     else:
-        show.table([(checked.tables["algorithm"]["name"], result)])
+        show.comparison([folder])
         click.echo(f"run folder: {folder}")
+
+
+@cantons.command()
+@click.argument("studies", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Run each study this often.")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("results/compare"), show_default=True)
+@click.option("--rounds", type=click.IntRange(min=1), help="Train for this many rounds instead.")
+@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a key in all of the studies.")
+@click.option("--reference", help="The method the others are held against, by name.  [default: the first]")
+def compare(studies: tuple[Path, ...], seeds: int, out: Path, rounds: int | None, changes: tuple[str, ...],
+            reference: str | None) -> None:
+    """Run the STUDIES on the same data and seeds: one table with the spread over seeds, one report.
+
+    Called again after a crash, it goes on where it was.
+    """
+    from cantons.cli import show
+    from cantons.cli.changes import parsed
+    from cantons.cli.compare import play
+    from cantons.report import write_report
+
+    asked = {} if rounds is None else {"rounds": rounds}
+    with show.watching() as watcher:
+        folders = play(studies, seeds, out, parsed(changes) | asked, watcher)
+    show.comparison(folders)
+    click.echo(f"report: {write_report(folders, out / 'report.html', reference)}")
+
+
+@cantons.command()
+@click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="The HTML file.  [default: FIRST FOLDER/report.html]")
+@click.option("--reference", help="The method the others are held against, by name.  [default: the first]")
+def report(folders: tuple[Path, ...], out: Path | None, reference: str | None) -> None:
+    """Write one self-contained HTML page about the runs in FOLDERS; runs that differ by seed are put together."""
+    from cantons.report import write_report
+
+    click.echo(write_report(folders, out or folders[0] / "report.html", reference))
 
 
 @cantons.command()
@@ -63,12 +99,14 @@ def demo(out: Path, rounds: int) -> None:
     """Compare methods on handwritten digits spread over 50 clients with tasks of their own."""
     from cantons.cli import show
     from cantons.cli.demo import play
+    from cantons.report import write_report
 
     click.echo(show.DEMO_TEXT)
     with show.watching() as watcher:
-        results = play(out, rounds, watcher)
-    show.table(results)
-    click.echo(f"run folders: {out}/<method>")
+        folders = play(out, rounds, watcher)
+    show.comparison(folders)
+    click.echo(f"run folders: {', '.join(map(str, folders))}")
+    click.echo(f"report: {write_report(folders, out / 'report.html')}")
 
 
 @cantons.command("list")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,10 +13,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from cantons.report.collect import collect
+from cantons.report.table import cells, comparison_rows
 from cantons.study.callbacks import Callback
 from cantons.study.describe import Description
 from cantons.study.folder import plain
-from cantons.study.result import Result
 
 DEMO_TEXT = """\
 Handwritten digits over 50 clients. A third of the classes is merged into one, and every client must tell
@@ -54,22 +56,17 @@ def watching(quiet: bool = False) -> Iterator[Watcher]:
         yield Watcher(progress, quiet)
 
 
-def table(results: Sequence[tuple[str, Result]]) -> None:
-    """One row per run: the personalised and the shared model on the named test set, and what travelled."""
-    first = results[0][1]
-    metric = _metric(first.final)
-    columns = {"personal": f"test.personal.{metric}.mean", "worst 10%": f"test.personal.{metric}.worst10",
-               "shared": f"test.shared.{metric}.mean", "new clients": f"new_test.personal.{metric}.mean"}
-    columns = {title: key for title, key in columns.items() if key in first.final}
-    shown = Table(title=f"{metric} on the test set: {first.summary['test_set']}", title_justify="left")
-    shown.add_column("method")
-    for title in (*columns, "KiB/client", "ms/round"):
-        shown.add_column(title, justify="right")
-    for name, result in results:
-        scores = (f"{result.final[key]:.3f}" for key in columns.values())
-        speed = result.summary["median_seconds_per_round"]
-        shown.add_row(name, *scores, f"{result.final['bytes_per_client'] / 1024:.1f}",
-                      "-" if speed is None else f"{1000 * speed:.2f}")
+def comparison(folders: Sequence[Path]) -> None:
+    """One row per method on the named test set, with the spread over seeds and what travelled."""
+    groups = collect(folders)
+    rows = comparison_rows(groups)
+    titles, *lines = cells(rows)
+    test_set = groups[0].study["data"]["test_set"]
+    shown = Table(title=f"{rows[0]['metric']} on the test set: {test_set}", title_justify="left")
+    for place, title in enumerate(titles):
+        shown.add_column(title, justify="right" if place else "left")
+    for line in lines:
+        shown.add_row(*line)
     Console(width=None if Console().is_terminal else 110).print(shown)
 
 
@@ -99,9 +96,5 @@ def as_json(summary: Mapping[str, Any]) -> None:
 
 
 def _score(record: Mapping[str, Any]) -> str:
-    metric = _metric(record)
+    metric = "accuracy" if "test.personal.accuracy.mean" in record else "loss"
     return f"{metric} {record[f'test.personal.{metric}.mean']:.3f}"
-
-
-def _metric(record: Mapping[str, Any]) -> str:
-    return "accuracy" if "test.personal.accuracy.mean" in record else "loss"

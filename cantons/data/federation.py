@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,6 +42,7 @@ class Federation:
     new: Population | None = None
     central: Ragged | None = None
     classes: int | None = None  # how many labels there are; None for regression
+    vocabulary: tuple[str, ...] | None = None  # where inputs are numbers of things: what 0, 1, ... stands for
     name: str = "data"
     test_set: str = "each client's own test examples"  # a phrase for reports
     notes: tuple[str, ...] = ()  # what was drawn or left out on the way here, a phrase each
@@ -87,6 +88,20 @@ def pooled(ragged: Ragged) -> Ragged:
     """The same rows, all owned by one client. Nothing is copied."""
     rows = len(jax.tree.leaves(ragged.inputs)[0])
     return from_sizes(ragged.inputs, ragged.targets, np.array([rows]))
+
+
+def map_rows(federation: Federation, change: Callable[[Ragged], Ragged]) -> Federation:
+    """Change the rows of everybody: of the clients, of the new ones and of the datacenter."""
+
+    def population(clients: Population) -> Population:
+        return replace(clients, train=change(clients.train), test=change(clients.test))
+
+    return replace(
+        federation,
+        clients=population(federation.clients),
+        new=federation.new and population(federation.new),
+        central=federation.central and change(federation.central),
+    )
 
 
 def hold_out(whole: Federation, new: float, *, seed: int) -> Federation:

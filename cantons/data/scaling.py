@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cantons.data.federation import Federation, Population
+from cantons.data.federation import Federation, map_rows
 from cantons.data.ragged import Ragged
 from cantons.errors import one_of
 
@@ -32,15 +32,7 @@ def scaled(federation: Federation, how: Scale) -> Federation:
     def rows(ragged: Ragged) -> Ragged:
         return replace(ragged, inputs=jax.tree.map(lambda scale, leaf: scale(leaf), scalers, ragged.inputs))
 
-    def population(clients: Population) -> Population:
-        return replace(clients, train=rows(clients.train), test=rows(clients.test))
-
-    return replace(
-        federation,
-        clients=population(federation.clients),
-        new=federation.new and population(federation.new),
-        central=federation.central and rows(federation.central),
-    )
+    return map_rows(federation, rows)
 
 
 Scaler = Callable[[np.ndarray], np.ndarray]

@@ -19,11 +19,13 @@ class Loss(NamedTuple):
     """What is minimised, and what counts as correct where that makes sense."""
 
     per_example: PerExample
-    correct: Callable[[Array, Array], Array] | None = None  # (outputs, targets) -> bool [B]
+    correct: Callable[[Array, Array], Array] | None = None  # (outputs, targets) -> [B], true or a fraction
 
 
 def softmax(outputs: Array, targets: Array) -> Array:
-    """Cross-entropy of the softmax of `outputs` [B, classes] against integer labels 0, 1, ...
+    """Cross-entropy of the softmax of `outputs` [B, ..., classes] against integer labels 0, 1, ... [B, ...].
+
+    An example with several labels, such as a text with one per token, has the mean of their losses.
 
     >>> softmax(jnp.zeros((1, 4)), jnp.array([2]))  # log(4)
     Array([1.3862944], dtype=float32)
@@ -31,7 +33,10 @@ def softmax(outputs: Array, targets: Array) -> Array:
     if not jnp.issubdtype(targets.dtype, jnp.integer):
         raise InputError(f"softmax loss got targets of type {targets.dtype}; give integer labels 0, 1, ... "
                          "or choose loss 'squared' (any numbers) or 'logistic' (labels -1 and 1).")
-    return optax.softmax_cross_entropy_with_integer_labels(outputs, targets)
+    if outputs.shape[:-1] != targets.shape:
+        raise InputError(f"the outputs have shape {outputs.shape} and the labels {targets.shape}; give the model one "
+                         "output per class for each label.")
+    return _each(optax.softmax_cross_entropy_with_integer_labels(outputs, targets))
 
 
 def squared(outputs: Array, targets: Array) -> Array:
@@ -54,8 +59,8 @@ def logistic(outputs: Array, targets: Array) -> Array:
 
 
 def likeliest(outputs: Array, targets: Array) -> Array:
-    """Is the largest output the label's?"""
-    return outputs.argmax(-1) == targets
+    """Is the largest output the label's? For examples with several labels: how often."""
+    return _each(outputs.argmax(-1) == targets)
 
 
 def same_sign(outputs: Array, targets: Array) -> Array:
@@ -76,6 +81,11 @@ def masked_mean(values: Array, mask: Array) -> Array:
         raise InputError(f"a loss gave values of shape {values.shape} for {mask.shape[0]} examples; let it "
                          "return one number per example, so that padding can be left out of their mean.")
     return (values * mask).sum() / jnp.maximum(mask.sum(), 1)
+
+
+def _each(values: Array) -> Array:
+    """One number per example: the mean over all axes but the first."""
+    return values.mean(axis=tuple(range(1, values.ndim)))
 
 
 def _like(targets: Array, outputs: Array) -> Array:

@@ -34,7 +34,8 @@ class Run:
 
     def scores(self, key: str) -> np.ndarray:
         """One number of every client at the last evaluation; NaN for clients without test rows."""
-        return np.array([float(value or "nan") for value in self.clients[key]])
+        tested = np.array(self.clients["test_examples"], float) > 0
+        return np.where(tested, np.array(self.clients[key], float), np.nan)
 
 
 @dataclass(frozen=True)
@@ -128,9 +129,15 @@ def differences(studies: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     return {key: values for key, values in rows.items() if any(value != values[0] for value in values)}
 
 
+def shown(value: Any) -> str:
+    """A value of a study as readers see it: a dash for none, text without quotes."""
+    return "–" if value is None else value if isinstance(value, str) else json.dumps(value)
+
+
 def _metrics(run: Run) -> list[str]:
-    return [metric for metric in METRICS if f"test.personal.{metric}" in run.clients
-            and not np.isnan(run.column(f"test.personal.{metric}.mean")).all()]
+    tested = any(float(examples) for examples in run.clients.get("test_examples", ()))
+    return [metric for metric in METRICS if tested and f"test.personal.{metric}" in run.clients
+            and f"test.personal.{metric}.mean" in run.history[-1]]
 
 
 def _same_data(one: Run, other: Run) -> None:
@@ -141,7 +148,9 @@ def _same_data(one: Run, other: Run) -> None:
 
 
 def _identity(study: Mapping[str, Any]) -> str:
-    return json.dumps({key: value for key, value in study.items() if key not in APART}, sort_keys=True)
+    """What runs of one group have in common; an option that is missing is the same as one that is none."""
+    return json.dumps({key: value for key, value in flat(study).items() if key not in APART and value is not None},
+                      sort_keys=True)
 
 
 def _labels(studies: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -154,6 +163,6 @@ def _labels(studies: Sequence[Mapping[str, Any]]) -> list[str]:
     for place, algorithm in enumerate(algorithms):
         rivals = [rival for rival, name in enumerate(algorithms) if name == algorithm]
         apart = differences([studies[rival] for rival in rivals])
-        words = (f"{key.rpartition('.')[2]} {json.dumps(values[rivals.index(place)])}" for key, values in apart.items())
+        words = (f"{key.rpartition('.')[2]} {shown(values[rivals.index(place)])}" for key, values in apart.items())
         labels.append(", ".join([algorithm, *words]))
     return labels

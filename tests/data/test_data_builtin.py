@@ -67,7 +67,7 @@ def test_targets_of_a_regression_are_numbers(archive, lines):
     ({"partition": "iid"}, "partition 'iid' makes up its clients: give clients, their number"),
     ({"partition": "iid", "clients": 3, "client": "who"}, "neither client nor min_examples"),
     ({"partition": "iid", "clients": 3, "min_examples": 3}, "neither client nor min_examples"),
-    ({"partition": "idd", "clients": 3}, "partition is 'idd'; give one of 'tasks', 'iid'"),
+    ({"partition": "idd", "clients": 3}, "partition is 'idd'; give one of 'natural', 'tasks', 'iid'"),
     ({"partition": "shards", "clients": 3, "regression": True}, "'shards' goes by label, and regression"),
 ])
 def test_contradictions_are_refused(archive, options, sentence):

@@ -63,7 +63,7 @@ def test_libsvm_files_become_dense(text, name, compress):
 @pytest.mark.parametrize("arrays, options, sentence", [
     ({"x": X, "y": X[:, 0]}, {"inputs": "xx"}, "'xx'. Did you mean 'x'\\? Known: x, y."),
     ({"x": X, "y": X[:, 0]}, {"client": "writer"}, "unknown array in .*some.npz: 'writer'. Known: x, y."),
-    ({"x": X, "y": X[:3, 0]}, {}, r"array 'y' in .*some.npz has shape \(3,\) and 'x' \(4, 3\); both"),
+    ({"x": X, "y": X[:3, 0]}, {}, r"array 'y' in .*some.npz has shape \(3,\) and the inputs \(4, 3\); both"),
     ({"x": X, "y": 3}, {}, r"array 'y' in .* has shape \(\)"),
     ({"x": 3, "y": X}, {}, r"array 'x' in .* has shape \(\)"),
     ({"x": X[:0], "y": X[:0, 0]}, {}, "some.npz holds no rows"),

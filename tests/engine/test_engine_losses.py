@@ -28,8 +28,8 @@ def overflowing(numbers, own_rows):
         numbers.clients.names, own_rows(numbers), scales, strict=True)}, test=0)
 
 
-def without_the_broken():
-    return ct.rounds(available=np.isin(np.arange(7), SOUND)[None])
+def only(clients):
+    return ct.rounds(available=np.isin(np.arange(7), clients)[None])
 
 
 def weight(state):
@@ -42,8 +42,9 @@ def weight(state):
     toy.median_descent(step_size=0.05),
 ], ids=["a weighted mean", "a mean with state", "a stack"])
 def test_the_others_aggregate_is_the_one_without_the_broken_clients(recipe, played, least_squares, overflowing):
-    after = played(least_squares, overflowing, recipe, 4)
-    without = played(least_squares, overflowing, recipe, 4, clock=without_the_broken())
+    after = played(least_squares, overflowing, recipe, 4, clock=only(range(7)))
+    without = played(least_squares, overflowing, recipe, 4, clock=only(SOUND))
+    np.testing.assert_array_equal(after.uploads - without.uploads, np.where(np.isin(np.arange(7), BROKEN), 4, 0))
     assert np.abs(weight(after)).min() > 0
     np.testing.assert_allclose(weight(after), weight(without), atol=1e-12)
     jax.tree.map(lambda left, right: np.testing.assert_allclose(left, right, atol=1e-12), after.server, without.server)
@@ -61,7 +62,7 @@ def test_a_lost_upload_leaves_its_client_bit_for_bit_as_it_was(played, numbers, 
 
 
 def test_lost_uploads_travelled_and_are_counted_but_not_acknowledged(played, least_squares, overflowing):
-    after = played(least_squares, overflowing, ct.fedavg(step_size=0.05, batch_size=None), 3)
+    after = played(least_squares, overflowing, ct.fedavg(step_size=0.05, batch_size=None), 3, clock=only(range(7)))
     np.testing.assert_array_equal(after.uploads, 3)
     np.testing.assert_array_equal(after.rejected, [0, 0, 3, 0, 3, 0, 0])
     np.testing.assert_array_equal(after.acknowledged, np.isin(np.arange(7), BROKEN))  # the last one is on its way
@@ -86,7 +87,8 @@ def test_the_record_names_the_clients_left_out(least_squares, overflowing):
 def test_when_every_upload_is_lost_the_server_stays_and_the_rounds_are_skipped(played, least_squares, own_rows,
                                                                                 numbers):
     data = ct.from_clients({str(index): (x * HUGE, y * HUGE) for index, (x, y) in enumerate(own_rows(numbers))}, test=0)
-    before, after = (played(least_squares, data, ct.fedadam(batch_size=None), rounds) for rounds in (0, 3))
+    before, after = (played(least_squares, data, ct.scaffold(step_size=0.05, steps=2, batch_size=None), rounds,
+                            clock=only(range(7))) for rounds in (0, 3))
     jax.tree.map(np.testing.assert_array_equal, before.server, after.server)
     jax.tree.map(np.testing.assert_array_equal, before.clients, after.clients)
     assert (after.round, after.skipped) == (3, 3)
@@ -121,7 +123,7 @@ class Seen(NamedTuple):
 
 
 def test_a_stack_rule_sees_no_number_that_did_not_arrive(played, least_squares, overflowing):
-    """The rows of lost uploads, of clients that are not counted and of spare slots are zero, and so are their counts."""
+    """Lost uploads, those of clients that are not counted, and spare slots are rows of zeros with a count of 0."""
 
     def build(problem, population):
         gradient = jax.grad(problem.loss)
@@ -145,6 +147,24 @@ def test_a_stack_rule_sees_no_number_that_did_not_arrive(played, least_squares, 
     np.testing.assert_array_equal(server.ids, [0, 1, 2, 3, 4, 5, 6, 7])
     np.testing.assert_array_equal(server.counts, [1, 0, 0, 2, 0, 0, 1, 0])
     np.testing.assert_array_equal(np.abs(server.rows).max(axis=1) > 0, server.counts > 0)
+
+
+def test_a_client_that_acts_without_the_message_cannot_know_it(played, least_squares, numbers):
+    """It sees NaN in its place, so its upload is no number and is left out like any other such upload."""
+    ids, there = np.arange(7, dtype=np.int32), np.ones(7, bool)
+    deaf = np.isin(ids, BROKEN)
+
+    def state(acts, hears):
+        plan = Plan(ids, acts, acts.astype(np.int32), hears)
+        clock = Clock(7, False, plan, lambda plan, key, round: plan)
+        return played(least_squares, numbers, ct.fedavg(step_size=0.05, batch_size=None), 2,
+                      clock=Recipe("deaf", {}, lambda population: clock))
+
+    after, without = state(there, ~deaf), state(~deaf, ~deaf)
+    np.testing.assert_array_equal(weight(after), weight(without))
+    np.testing.assert_array_equal(after.rejected, np.where(deaf, 2, 0))
+    np.testing.assert_array_equal(after.clients.visits, np.where(deaf, 0, 2))
+    np.testing.assert_array_equal(after.downloads, np.where(deaf, 0, 2))
 
 
 def test_bookkeeping_by_heard_survives_any_sets_of_actors_counted_and_hearers(played, least_squares, overflowing):

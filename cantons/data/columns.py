@@ -1,0 +1,85 @@
+"""Files whose columns have names: the user says which of them are inputs, targets, clients and times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from cantons.data.table import Table, with_labels
+from cantons.errors import InputError, unknown
+
+
+class Columns(NamedTuple):
+    """A file: its name for messages, its columns, and how to read one."""
+
+    source: str | Path
+    names: Sequence[str]
+    read: Callable[[str], np.ndarray]
+    kind: str = "column"  # what its format calls them
+
+
+def column(columns: Columns, name: str) -> np.ndarray:
+    """One column by name."""
+    if name not in columns.names:
+        raise unknown(f"{columns.kind} in {columns.source}:", name, columns.names)
+    values = columns.read(name)
+    if values.ndim == 0:
+        raise InputError(f"{columns.kind} {name!r} in {columns.source} has shape (); give it one row per example.")
+    return values
+
+
+def numbers(columns: Columns, name: str) -> np.ndarray:
+    """One column by name, which must hold numbers."""
+    values = column(columns, name)
+    if values.dtype.kind in "biuf":
+        return values
+    row = next((row for row, value in enumerate(values.flat) if not _is_number(value)), 0)
+    raise InputError(f"{columns.kind} {name!r} in {columns.source} holds {values.flat[row]!s:.40} in row {row} "
+                     "(from 0), where a number belongs; fill one in or choose other columns.")
+
+
+def as_table(columns: Columns, *, inputs: str | Sequence[str] | None, targets: str, client: str | None = None,
+             time: str | None = None, regression: bool = False) -> Table:
+    """One input column keeps its shape; several, or all that are left (None), stand side by side as features."""
+    values = column(columns, targets)
+    ids = None if client is None else column(columns, client)
+    times = None if time is None else _seconds(columns, time)
+    if isinstance(inputs, str):
+        rows = numbers(columns, inputs)
+    else:
+        left = [name for name in columns.names if name not in (targets, client, time)]
+        rows = _side_by_side(columns, left if inputs is None else inputs)
+    for name, beside in ((targets, values), (client, ids), (time, times)):
+        if beside is not None and len(beside) != len(rows):
+            raise InputError(f"{columns.kind} {name!r} in {columns.source} has shape {beside.shape} and the inputs "
+                             f"{rows.shape}; both need one row per example.")
+    return with_labels(Table(rows, values, None, ids, times=times), regression, columns.source)
+
+
+def _side_by_side(columns: Columns, names: Sequence[str]) -> np.ndarray:
+    if not names:
+        raise InputError(f"no {columns.kind} of {columns.source} is left for the inputs; name at least one.")
+    features = [values.reshape(len(values), -1) for values in (numbers(columns, name) for name in names)]
+    return np.concatenate(features, axis=1, dtype=np.result_type(np.float32, *features))
+
+
+def _seconds(columns: Columns, name: str) -> np.ndarray:
+    """Numbers as they are; dates, and words that are dates, as seconds since 1970."""
+    values = column(columns, name)
+    try:
+        dated = values.astype("datetime64[us]") if values.dtype.kind in "UM" else None
+    except ValueError as error:
+        raise InputError(f"{columns.kind} {name!r} in {columns.source} holds neither numbers nor dates such as "
+                         f"2026-01-31T12:00: {error}.") from error
+    return (numbers(columns, name) if dated is None else dated.astype(np.int64) / 1e6).astype(np.float64)
+
+
+def _is_number(value: object) -> bool:
+    try:
+        float(value)  # type: ignore[arg-type]
+    except (ValueError, TypeError):
+        return False
+    return True

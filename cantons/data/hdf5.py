@@ -1,0 +1,72 @@
+"""HDF5 files in the layout of TensorFlow Federated: /examples/<client>/<feature>, as in fed_emnist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from cantons.data.blocks import Block, join
+from cantons.data.divide import from_table
+from cantons.data.extras import needed
+from cantons.data.federation import Federation
+from cantons.data.files import inside, reading
+from cantons.data.recorded import recorded
+from cantons.data.scaling import Scale
+from cantons.data.table import Table, with_labels
+from cantons.errors import InputError, unknown
+
+
+@recorded
+def hdf5(
+    path: str | Path,
+    *,
+    inputs: str = "pixels",
+    targets: str = "label",
+    regression: bool = False,
+    min_examples: int = 1,
+    test: float | None = None,
+    new: float = 0,
+    scale: Scale = "none",
+    seed: int = 0,
+) -> Federation:
+    """A file in the layout of fed_emnist, or a folder with one that ends in train.h5 and one in test.h5.
+
+    Without `test` the test.h5 of a folder is the test set; otherwise it is the fraction held out of all rows.
+    """
+    table = read_hdf5(path, inputs=inputs, targets=targets, regression=regression)
+    return from_table(table, name=Path(path).stem, min_examples=min_examples, test=test, new=new, scale=scale,
+                      seed=seed)
+
+
+def read_hdf5(path: str | Path, *, inputs: str = "pixels", targets: str = "label", regression: bool = False) -> Table:
+    """Read the datasets `inputs` and `targets` of every client."""
+    h5py = needed("h5py", "hdf5")
+    blocks: list[Block] = []
+    with reading(path):
+        for name, test in _files(Path(path)):
+            with reading(name), h5py.File(name) as file:
+                blocks += _clients(file, name, inputs, targets, test)
+    return with_labels(join(blocks, path), regression, path)
+
+
+def _files(path: Path) -> list[tuple[Path, bool]]:
+    """The files to read, and whether each is for testing."""
+    if not path.is_dir():
+        return [(path, False)]
+    files = inside(path, ".h5", ".hdf5")
+    train, test = ([file for file in files if file.stem.endswith(ending)] for ending in ("train", "test"))
+    if len(train) != 1 or len(test) > 1:
+        raise InputError(f"{path} holds {', '.join(file.name for file in files)}; keep one file that ends in train.h5 "
+                         "and at most one in test.h5, or point path to a single file.")
+    return [(train[0], False), *((file, True) for file in test)]
+
+
+def _clients(file: Any, name: Path, inputs: str, targets: str, test: bool) -> Iterator[Block]:
+    if "examples" not in file:
+        raise unknown(f"group in {name}:", "examples", file)
+    for client, rows in file["examples"].items():
+        for feature in (inputs, targets):
+            if feature not in rows:
+                raise unknown(f"dataset of client {client!r} in {name}:", feature, rows)
+        yield Block(client, rows[inputs][()], rows[targets][()], test)

@@ -1,0 +1,96 @@
+"""Hugging Face datasets: as objects, or from the folders that `save_to_disk` writes. Nothing is downloaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cantons.data.columns import Columns, as_table
+from cantons.data.divide import Partition, from_table
+from cantons.data.extras import needed
+from cantons.data.federation import Federation
+from cantons.data.files import reading
+from cantons.data.recorded import recorded
+from cantons.data.scaling import Scale
+from cantons.data.table import Table
+from cantons.errors import InputError, unknown
+
+
+@recorded
+def huggingface(
+    path: str | Path,
+    *,
+    inputs: str | list[str],
+    targets: str,
+    client: str | None = None,
+    regression: bool = False,
+    partition: Partition = "natural",
+    clients: int | None = None,
+    alpha: float = 0.3,
+    min_examples: int = 1,
+    test: float | None = None,
+    new: float = 0,
+    scale: Scale = "none",
+    seed: int = 0,
+) -> Federation:
+    """A folder written by `save_to_disk`, divided by its column `client`, or into `clients` by another partition.
+
+    `inputs` is a column of numbers, arrays or pictures, or several to put side by side. With clients of its own
+    and no `test`, the split "test" is the test set; otherwise `test` is the fraction held out of all rows.
+    """
+    table = read_huggingface(path, inputs=inputs, targets=targets, client=client, regression=regression)
+    return from_table(table, name=Path(path).stem, partition=partition, clients=clients, alpha=alpha,
+                      min_examples=min_examples, test=test, new=new, scale=scale, seed=seed)
+
+
+def read_huggingface(source: Any, *, inputs: str | list[str] | None = None, targets: str, client: str | None = None,
+                     regression: bool = False) -> Table:
+    """Read a Dataset, a DatasetDict with a split "train" and perhaps "test", or the folder of either."""
+    datasets = needed("datasets", "hf")
+    where = "the dataset"
+    if isinstance(source, str | Path):
+        where, source = str(source), _from_disk(datasets, source)
+    if isinstance(source, datasets.DatasetDict):
+        whole, test = _joined(datasets, source, where)
+    else:
+        whole, test = source, None
+    columns = Columns(where, whole.column_names, lambda name: _array(whole, name, f"column {name!r} of {where}"))
+    table = as_table(columns, inputs=inputs, targets=targets, client=client, regression=regression)
+    return table._replace(test=test)
+
+
+def _joined(datasets: Any, splits: Any, where: str) -> tuple[Any, np.ndarray | None]:
+    """The splits train and test as one, and which rows are test; other splits are left out."""
+    if "train" not in splits:
+        raise unknown(f"split of {where}:", "train", splits)
+    if "test" not in splits:
+        return splits["train"], None
+    try:
+        whole = datasets.concatenate_datasets([splits["train"], splits["test"]])
+    except ValueError as error:
+        raise InputError(f"the splits train and test of {where} differ in their columns; make them alike.") from error
+    return whole, np.arange(len(whole)) >= len(splits["train"])
+
+
+def _from_disk(datasets: Any, path: str | Path) -> Any:
+    with reading(path):
+        try:
+            return datasets.load_from_disk(str(path))
+        except FileNotFoundError as error:
+            raise InputError(f"cannot read {path}: it is no folder that save_to_disk has written; "
+                             "files of other kinds have readers of their own, such as parquet.") from error
+
+
+def _array(dataset: Any, name: str, which: str) -> np.ndarray:
+    values = dataset.select_columns([name]).with_format("numpy")[:][name]
+    if values.dtype != object:
+        return values
+    for row, value in enumerate(values):
+        if value is None:
+            raise InputError(f"{which} has no value in row {row} (from 0); remove such rows or fill in a value.")
+        if np.shape(value) != np.shape(values[0]):
+            raise InputError(f"{which} has shape {np.shape(values[0])} in row 0 and {np.shape(value)} in row {row}; "
+                             "all rows must agree.")
+    return np.array(values.tolist())

@@ -1,0 +1,80 @@
+"""Parquet files, read with pyarrow: one of them, or a folder of parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cantons.data.columns import Columns, as_table
+from cantons.data.divide import Partition, from_table
+from cantons.data.extras import needed
+from cantons.data.federation import Federation
+from cantons.data.files import reading
+from cantons.data.recorded import recorded
+from cantons.data.scaling import Scale
+from cantons.data.table import Table
+from cantons.errors import InputError
+
+
+@recorded
+def parquet(
+    path: str | Path,
+    *,
+    targets: str,
+    inputs: str | list[str] | None = None,
+    client: str | None = None,
+    regression: bool = False,
+    partition: Partition = "natural",
+    clients: int | None = None,
+    alpha: float = 0.3,
+    min_examples: int = 1,
+    test: float = 0.2,
+    new: float = 0,
+    scale: Scale = "none",
+    seed: int = 0,
+) -> Federation:
+    """A parquet file or a folder of them, divided by its column `client`, or into `clients` by another partition.
+
+    `inputs` is a column of numbers or of lists of equal length, or several columns to put side by side: all but
+    `targets` and `client` if not given.
+    """
+    table = read_parquet(path, inputs=inputs, targets=targets, client=client, regression=regression)
+    return from_table(table, name=Path(path).stem, partition=partition, clients=clients, alpha=alpha,
+                      min_examples=min_examples, test=test, new=new, scale=scale, seed=seed)
+
+
+def read_parquet(path: str | Path, *, targets: str, inputs: str | list[str] | None = None, client: str | None = None,
+                 time: str | None = None, regression: bool = False) -> Table:
+    """Read the columns that are asked for, and no others."""
+    arrow = needed("pyarrow", "parquet")
+    with reading(path):
+        try:
+            file = needed("pyarrow.parquet", "parquet").ParquetDataset(path)
+            columns = Columns(path, file.schema.names,
+                              lambda name: _array(file.read(columns=[name])[name], f"column {name!r} in {path}"))
+            return as_table(columns, inputs=inputs, targets=targets, client=client, time=time, regression=regression)
+        except arrow.ArrowException as error:
+            reason = str(error).splitlines()[0].rstrip(".")
+            raise InputError(f"cannot read {path}, which should be parquet: {reason}.") from error
+
+
+def _array(column: Any, which: str) -> np.ndarray:
+    """A column of pyarrow as an array; lists, however deep, become further axes."""
+    types, compute = needed("pyarrow.types", "parquet"), needed("pyarrow.compute", "parquet")
+    if column.null_count:
+        row = int(np.argmax(column.is_null().to_numpy()))
+        raise InputError(f"{which} has no value in row {row} (from 0); remove such rows or fill in a value.")
+    if types.is_list(column.type) or types.is_large_list(column.type) or types.is_fixed_size_list(column.type):
+        lengths = compute.list_value_length(column).to_numpy()
+        if len(lengths) and (lengths != lengths[0]).any():
+            row = int(np.argmax(lengths != lengths[0]))
+            raise InputError(f"{which} has {lengths[0]} values in row 0 and {lengths[row]} in row {row}; "
+                             "give every row as many.")
+        inner = _array(compute.list_flatten(column), which)
+        return inner.reshape(len(column), *lengths[:1], *inner.shape[1:])
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    values = column.to_numpy()
+    return np.array(values.tolist()) if values.dtype == object else values

@@ -1,0 +1,28 @@
+"""Client by client: who gains and who loses when one model takes the place of another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+SAME = 1e-6  # scores closer than this are equal: they are written down in single precision
+
+
+def verdict(before: ArrayLike, after: ArrayLike, names: Sequence[str], larger_is_better: bool) -> str:
+    """How many clients gain and lose, and who does most; clients without a score do not count.
+
+    >>> verdict([0.5, 0.5, 0.75], [0.75, 0.5, 0.5], ["ann", "bob", "eve"], larger_is_better=True)
+    '1 better, 1 equal, 1 worse. Most gained: ann, 0.250. Most lost: eve, 0.250.'
+    """
+    change = np.asarray(after) - np.asarray(before)
+    gains = change if larger_is_better else -change
+    gains = np.where(np.abs(gains) < SAME, 0, gains)
+    better, equal, worse = (int(np.sum(test)) for test in (gains > 0, gains == 0, gains < 0))
+    words = [f"{better} better, {equal} equal, {worse} worse."]
+    for title, count, sign in (("Most gained", better, 1), ("Most lost", worse, -1)):
+        if count:
+            most = int(np.nanargmax(sign * gains))
+            words.append(f"{title}: {names[most]}, {abs(gains[most]):.3f}.")
+    return " ".join(words)

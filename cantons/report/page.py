@@ -1,0 +1,60 @@
+"""The report: one HTML file that needs nothing else, for one run or for a comparison of many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from string import Template
+
+from cantons.errors import InputError, unknown
+from cantons.report import sections
+from cantons.report.collect import Group, collect
+from cantons.report.style import SHEET
+
+# The policy makes the browser itself refuse whatever does not stand in the file.
+PAGE = Template("""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<title>$title</title>
+<style>$sheet</style>
+</head>
+<body>
+<h1>$title</h1>
+$content
+</body>
+</html>
+""")
+
+
+def write_report(folders: Sequence[str | Path], out: str | Path, reference: str | None = None) -> Path:
+    """Write one HTML file about the runs in `folders` to `out`, and return its path.
+
+    Runs that differ in nothing but their seed count as one method. `reference` names the method that the others
+    are held against, client by client: the first one by default.
+    """
+    groups = collect(folders)
+    methods = {group.label: group for group in groups}
+    if reference is not None and reference not in methods:
+        raise unknown("reference", reference, methods)
+    text = page(groups, groups[0] if reference is None else methods[reference])
+    path = Path(out)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot write the report {path}: {error.strerror}.") from error
+    return path
+
+
+def page(groups: Sequence[Group], reference: Group) -> str:
+    """The whole page; a section with nothing to say is empty."""
+    methods = groups[0].label if len(groups) == 1 else f"{len(groups)} methods"
+    content = [sections.lead(groups), sections.results(groups), sections.learning(groups),
+               sections.clients(groups, reference), sections.communication(groups), sections.losses(groups),
+               sections.studies(groups), sections.environments(groups)]
+    return PAGE.substitute(title=escape(f"{methods} on {groups[0].study['data']['name']}"), sheet=SHEET,
+                           content="\n".join(content))

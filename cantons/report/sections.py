@@ -1,0 +1,161 @@
+"""The sections of a report, from groups to HTML, in the order of the page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from cantons.report import figures
+from cantons.report.collect import Group, differences, metrics, shown
+from cantons.report.duel import verdict
+from cantons.report.markup import element, figure, folded, gallery, table
+from cantons.report.table import cells, comparison_rows, legend
+
+MODELS = {"personal": "Personalised models", "shared": "Shared model"}
+LOSSES = {"rejected_uploads": "Rejected uploads", "skipped_rounds": "Skipped rounds"}
+
+
+def lead(groups: Sequence[Group]) -> str:
+    """What was compared, on which test set, and what to know before believing it."""
+    data = groups[0].study["data"]
+    seeds = {group.label: len(group.runs) for group in groups}
+    if len(set(seeds.values())) == 1:
+        methods = f"{_listed(list(seeds))} with {_seeds(len(groups[0].runs))}{' each' if len(groups) > 1 else ''}"
+    else:
+        methods = _listed([f"{label} ({_seeds(count)})" for label, count in seeds.items()])
+    rounds = sorted({group.study["rounds"] for group in groups})
+    length = " to ".join(dict.fromkeys(str(edge) for edge in (rounds[0], rounds[-1])))
+    sentence = (f"{methods}: {length} rounds on {data['name']}, {data['population']} clients with {data['examples']} "
+                f"training examples in all. Scores are the {metrics(groups)[0]} on the test set “{data['test_set']}”; "
+                "every client counts the same.")
+    return element("p", sentence, "lead") + "".join(element("p", notice, "notice") for notice in _notices(groups))
+
+
+def results(groups: Sequence[Group]) -> str:
+    """The table."""
+    rows = comparison_rows(groups)
+    spread = ", ± the standard deviation over seeds" if _several(groups) else ""
+    note = f"Test {rows[0]['metric']} after the last round{spread}. {legend(rows)[0].upper()}{legend(rows)[1:]}."
+    return element("h2", "Results") + table(cells(rows), swatches=True) + element("p", note, "note")
+
+
+def learning(groups: Sequence[Group]) -> str:
+    """Test scores of both models against rounds."""
+    drawn = []
+    for metric in metrics(groups):
+        keys = {model: f"test.{model}.{metric}.mean" for model in MODELS}
+        drawn += [figure(f"{MODELS[model]}: {metric}", partial(
+            figures.curves, groups, key, f"mean test {metric}", list(keys.values()))) for model, key in keys.items()]
+    note = "Means over the clients." + (
+        " Lines are means over seeds; bands reach from the smallest seed to the largest." if _several(groups) else "")
+    return element("h2", "Learning curves") + element("p", note, "note") + gallery(drawn)
+
+
+def clients(groups: Sequence[Group], reference: Group) -> str:
+    """How the scores spread over clients, and who gains and loses against the reference.
+
+    A method that stands alone has its personalised models held against its shared one.
+    """
+    metric = metrics(groups)[0]
+    upwards = metric == "accuracy"
+    keys = {model: f"test.{model}.{metric}" for model in MODELS}
+    drawn = [figure(f"{MODELS[model]}: {metric} of every client", partial(
+        figures.ranked, groups, key, f"test {metric}", upwards)) for model, key in keys.items()]
+    duels = []
+    for place, group in enumerate(groups):
+        alone = len(groups) == 1
+        if group is reference and not alone:
+            continue
+        old, new = ("shared", "personal") if alone else (reference.label, group.label)
+        before = reference.clients(keys["shared" if alone else "personal"])
+        after = group.clients(keys["personal"])
+        duels.append(figure(f"{new} against {old}", partial(
+            figures.against, before, after, place, (old, new), upwards),
+            verdict(before, after, group.runs[0].clients["client"], upwards)))
+    averaged = ", averaged over seeds" if _several(groups) else ""
+    note = f"Test {metric} after the last round{averaged}. A dot is a client, a larger dot several."
+    return element("h2", "Clients") + element("p", note, "note") + gallery(drawn) + gallery(duels, "squares")
+
+
+def communication(groups: Sequence[Group]) -> str:
+    """Scores against bytes."""
+    metric = metrics(groups)[0]
+    drawn = [figure(f"{title}: {metric}", partial(
+        figures.traffic, groups, f"test.personal.{metric}.{statistic}", f"test {metric}"))
+        for statistic, title in (("mean", "Mean of the clients"), ("worst10", "Worst tenth of the clients"))]
+    note = "Personalised models, against what a client has sent and received so far."
+    return element("h2", "Communication") + element("p", note, "note") + gallery(drawn)
+
+
+def losses(groups: Sequence[Group]) -> str:
+    """What did not arrive, if anything."""
+    drawn = [figure(title, partial(figures.curves, groups, key, f"{title.lower()} so far"))
+             for key, title in LOSSES.items() if any(group.final(key).any() for group in groups)]
+    if not drawn:
+        return ""
+    note = "An upload that is NaN or infinite is rejected; a round in which nothing usable arrives is skipped."
+    who = "".join(element("p", f"{group.label} rejected uploads of {_listed(names, 12)}.") for group in groups
+                  if (names := sorted({name for run in group.runs for name in run.history[-1]["rejected_clients"]})))
+    return element("h2", "Lost on the way") + element("p", note, "note") + gallery(drawn) + who
+
+
+def studies(groups: Sequence[Group]) -> str:
+    """The studies as they were run: what differs first, everything folded below."""
+    labels = [group.label for group in groups]
+    rows = [[key, *map(shown, values)] for key, values in differences([group.study for group in groups]).items()]
+    whole = (folded(f"{group.label}: {', '.join(str(run.folder) for run in group.runs)}",
+                    json.dumps(group.study, indent=2, ensure_ascii=False)) for group in groups)
+    return element("h2", "The study as run") + (table([["option", *labels], *rows]) if rows else "") + "".join(whole)
+
+
+def environments(groups: Sequence[Group]) -> str:
+    """Where the runs were made: one paragraph for each different place."""
+    places: dict[str, list[str]] = {}
+    for run in (run for group in groups for run in group.runs):
+        places.setdefault(json.dumps(run.environment), []).append(str(run.folder))
+    return element("h2", "Environment") + "".join(
+        element("p", _environment(json.loads(place)) + ("" if len(places) == 1 else f" ({_listed(folders)})"), "note")
+        for place, folders in places.items())
+
+
+def _notices(groups: Sequence[Group]) -> list[str]:
+    """Runs that are not over, and runs whose scores are not numbers any more."""
+    key = f"test.personal.{metrics(groups)[0]}.mean"
+    found = []
+    for run in (run for group in groups for run in group.runs):
+        done, asked = run.history[-1]["round"], run.study["rounds"]
+        if done < asked:
+            found.append(f"{run.folder} is not over: what is shown ends at round {done} of {asked}.")
+        if not np.isfinite(run.column(key)[-1]):
+            found.append(f"{run.folder} diverged: its last scores are not finite.")
+    return found
+
+
+def _environment(place: dict[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in place["versions"].items() if version)
+    devices = ", ".join(f"{place['devices'].count(kind)} x {kind}" for kind in dict.fromkeys(place["devices"]))
+    return (f"Python {place['python']} on {place['system']} ({place['machine']}, {place['cores']} cores); "
+            f"devices: {devices}; {versions}.")
+
+
+def _listed(names: Sequence[str], most: int = 6) -> str:
+    """Names as a sentence has them.
+
+    >>> _listed(["ann", "bob", "eve"]), _listed(["ann", "bob", "eve"], most=2)
+    ('ann, bob and eve', 'ann, bob and 1 more')
+    """
+    rest = len(names) - most
+    *most_names, last = [*names[:most], f"{rest} more"] if rest > 0 else names
+    return f"{', '.join(most_names)} and {last}" if most_names else last
+
+
+def _several(groups: Sequence[Group]) -> bool:
+    return any(len(group.runs) > 1 for group in groups)
+
+
+def _seeds(count: int) -> str:
+    return "1 seed" if count == 1 else f"{count} seeds"

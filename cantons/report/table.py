@@ -1,0 +1,90 @@
+"""The table of a comparison: one row per method, as numbers and as words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cantons.report.collect import Group, Run, metrics
+
+COLUMNS = {  # the title of each, and what it means where that is not plain
+    "method": ("method", ""),
+    "seeds": ("seeds", ""),
+    "personal": ("personal", "each client's own model"),
+    "worst10": ("worst 10%", "the tenth of the clients who fare worst with it"),
+    "shared": ("shared", "the server's model alone"),
+    "new_clients": ("new clients", "personalised models of clients who took no part in training"),
+    "kib_per_client": ("KiB/client", "sent and received in all"),
+    "ms_per_round": ("ms/round", "the median, without evaluations and compilation"),
+}
+
+
+def comparison_rows(groups: Sequence[Group]) -> list[dict[str, Any]]:
+    """One row per method: its score at the end, as the mean over seeds, and what it cost.
+
+    "metric" says what the scores are, "spread" is the standard deviation of "personal" over seeds; a number that
+    the runs do not have, or that is not finite, is None.
+    """
+    metric = metrics(groups)[0]
+    rows = []
+    for group in groups:
+        personal = group.final(f"test.personal.{metric}.mean")
+        rows.append({
+            "method": group.label, "seeds": len(group.runs), "metric": metric,
+            "personal": _mean(personal),
+            "spread": _finite(personal.std(ddof=1)) if len(personal) > 1 else None,
+            "worst10": _mean(group.final(f"test.personal.{metric}.worst10")),
+            "shared": _mean(group.final(f"test.shared.{metric}.mean")),
+            "new_clients": _mean(group.final(f"new_test.personal.{metric}.mean")),
+            "kib_per_client": _mean(group.final("bytes_per_client") / 1024),
+            "ms_per_round": _mean(np.array([1000 * _seconds_per_round(run) for run in group.runs])),
+        })
+    return rows
+
+
+def cells(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """The rows in words, the titles first; a column for which no method has a number is left out."""
+    shown = _shown(rows)
+    return [[COLUMNS[key][0] for key in shown], *([_words(row, key) for key in shown] for row in rows)]
+
+
+def legend(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What the columns mean."""
+    return "; ".join(": ".join(COLUMNS[key]) for key in _shown(rows) if COLUMNS[key][1])
+
+
+def _shown(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [key for key in COLUMNS if any(row[key] is not None for row in rows)]
+
+
+def _words(row: Mapping[str, Any], key: str) -> str:
+    value = row[key]
+    if value is None:
+        return "–"
+    if not isinstance(value, float):
+        return str(value)
+    if key in ("kib_per_client", "ms_per_round"):
+        return f"{value:,.{1 if key == 'kib_per_client' else 2}f}"
+    spread = f" ± {_score(row['spread'])}" if key == "personal" and row["spread"] is not None else ""
+    return _score(value) + spread
+
+
+def _score(value: float) -> str:
+    return f"{value:.3f}" if abs(value) < 1000 else f"{value:.3g}"
+
+
+def _seconds_per_round(run: Run) -> float:
+    timed = run.column("seconds_per_round")
+    timed = timed[np.isfinite(timed)]
+    return float(np.median(timed)) if len(timed) else math.nan
+
+
+def _mean(values: np.ndarray) -> float | None:
+    return _finite(values.mean())
+
+
+def _finite(value: np.floating) -> float | None:
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,103 @@
+"""The page: it stands alone, says what it must, and takes no word for markup."""
+
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from xml.etree import ElementTree
+
+import pytest
+
+from cantons import InputError
+from cantons.report import write_report
+
+
+@pytest.fixture
+def pair(make_run):
+    """Two methods; against the first, the second helps ann, hurts eve, and leaves bob alone."""
+    return [make_run("a", scores=(0.5, 0.75, 1.0)), make_run("b", scores=(0.75, 0.75, 0.5), algorithm={"name": "other"})]
+
+
+def drawings(page):
+    return re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+
+
+def test_a_comparison_says_what_was_compared_and_who_gains(pair, tmp_path):
+    page = write_report(pair, tmp_path / "deep" / "report.html").read_text("utf-8")
+    assert "<h1>2 methods on toy</h1>" in page
+    assert "fedavg and other with 1 seed each: 20 rounds on toy, 3 clients with 30 training examples" in page
+    assert "the accuracy on the test set “rows held out”" in page
+    assert "1 better, 1 equal, 1 worse. Most gained: ann, 0.250. Most lost: eve, 0.500." in page
+    assert "<td>fedavg</td><td>other</td>" in page, "the differing option comes with both values"
+    assert "Lost on the way" not in page
+
+
+def test_the_reference_can_be_chosen_and_must_be_there(pair, tmp_path):
+    page = write_report(pair, tmp_path / "report.html", reference="other").read_text("utf-8")
+    assert "fedavg against other" in page
+    assert "Most gained: eve, 0.500. Most lost: ann, 0.250." in page
+    with pytest.raises(InputError, match="unknown reference 'othr'. Did you mean 'other'"):
+        write_report(pair, tmp_path / "report.html", reference="othr")
+
+
+def test_a_method_alone_is_held_against_its_own_shared_model(make_run, tmp_path):
+    page = write_report([make_run()], tmp_path / "report.html").read_text("utf-8")
+    assert "<h1>fedavg on toy</h1>" in page
+    assert "personal against shared" in page
+    assert "2 better, 1 equal, 0 worse." in page
+
+
+def test_seeds_have_a_band_and_a_legend(make_run, tmp_path):
+    page = write_report([make_run("a"), make_run("b", seed=1)], tmp_path / "report.html").read_text("utf-8")
+    assert "bands reach from the smallest seed to the largest" in page
+    assert "± the standard deviation over seeds" in page
+
+
+def test_what_went_wrong_is_told(make_run, tmp_path):
+    runs = [make_run("killed", evaluations=(0, 10)), make_run("wild", scores=(float("nan"),) * 3, rejected=["eve"],
+                                                              algorithm={"name": "wild"})]
+    page = write_report(runs, tmp_path / "report.html").read_text("utf-8")
+    assert "killed is not over: what is shown ends at round 10 of 20." in page
+    assert "wild diverged: its last scores are not finite." in page
+    assert "wild rejected uploads of eve." in page
+
+
+def test_losses_that_span_powers_of_ten_are_drawn_on_a_log_scale(make_run, tmp_path):
+    page = write_report([make_run(metric="loss", scores=(0.01, 1.0, 300.0))], tmp_path / "report.html").read_text("utf-8")
+    assert "(log scale)" in page
+    assert "better" in drawings(page)[-3]
+
+
+def test_nothing_is_fetched_and_every_drawing_is_sound(pair, tmp_path):
+    page = write_report(pair, tmp_path / "report.html").read_text("utf-8")
+    assert not re.search(r"<(script|link|img|iframe)|@import|src=", page)
+    assert "default-src 'none'" in page
+    assert len(drawings(page)) == 7
+    for drawing in drawings(page):
+        ElementTree.fromstring(drawing)
+    names = re.findall(r'\bid="([^"]+)"', page)
+    assert len(names) == len(set(names))
+
+
+def test_words_are_never_markup(make_run, tmp_path):
+    page = write_report([make_run(name="<script>alert('$x^')</script>"), make_run("b", name="漢字 & $")],
+                        tmp_path / "report.html").read_text("utf-8")
+    assert "<script" not in page
+    assert "漢字 &amp; $" in page
+
+
+def test_reports_can_be_written_from_many_threads(pair, tmp_path):
+    with ThreadPoolExecutor(4) as pool:
+        pages = list(pool.map(lambda place: write_report(pair, tmp_path / f"{place}.html").read_text("utf-8"), range(4)))
+    assert len(set(pages)) == 1
+
+
+def test_a_place_that_cannot_be_written_is_refused_in_a_sentence(pair, tmp_path):
+    with pytest.raises(InputError, match="cannot write the report"):
+        write_report(pair, tmp_path)
+
+
+def test_the_tables_need_no_plotting_library():
+    code = "import sys, cantons.report; print([name for name in sys.modules if name.startswith('matplotlib')])"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
