@@ -35,19 +35,24 @@ def check_options(function: Callable, options: Iterable[str], name: str) -> None
             raise InputError(f"{name} needs the option {option}, which has no default.")
 
 
+def _known(value: object) -> bool:
+    """A number that is still to come, inside a program being compiled, cannot be judged."""
+    return not hasattr(value, "aval")
+
+
 def positive(name: str, value: float) -> None:
-    if not value > 0:
+    if _known(value) and not value > 0:
         raise InputError(f"{name} is {value}; give a number above 0.")
 
 
 def at_least(name: str, value: float, least: float) -> None:
-    if not value >= least:
+    if _known(value) and not value >= least:
         raise InputError(f"{name} is {value}; give {least} or more.")
 
 
 def fraction(name: str, value: float) -> None:
     """Strictly between 0 and 1."""
-    if not 0 < value < 1:
+    if _known(value) and not 0 < value < 1:
         raise InputError(f"{name} is {value}; give a number between 0 and 1.")
 
 

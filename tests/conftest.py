@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -67,6 +68,27 @@ def own_rows():
         return list(zip(np.split(data.train.inputs, ends), np.split(data.train.targets, ends), strict=True))
 
     return split
+
+
+@pytest.fixture(scope="session")
+def compilations():
+    """`with compilations() as found`: the programs compiled in the block, be they in the persistent cache or not."""
+
+    @contextlib.contextmanager
+    def listening():
+        found = []
+
+        def listen(event, seconds, **about):
+            if event == "/jax/core/compile/backend_compile_duration":
+                found.append(event)
+
+        jax.monitoring.register_event_duration_secs_listener(listen)
+        try:
+            yield found
+        finally:
+            jax.monitoring.unregister_event_duration_listener(listen)
+
+    return listening
 
 
 class Quadratics(NamedTuple):

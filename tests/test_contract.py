@@ -4,7 +4,6 @@ The clock here is a script, an argument of the compiled program: who is there in
 Clients are watched: beside their state they keep the last message and the last upload, as they travelled.
 """
 
-import contextlib
 import functools
 import re
 from typing import NamedTuple
@@ -243,30 +242,14 @@ def test_a_state_saved_and_loaded_goes_on_to_the_same_bits(name, stage, tmp_path
 # One program per shape
 
 
-@contextlib.contextmanager
-def compilations():
-    """The programs compiled in this block, found in the persistent cache or not."""
-    found = []
-
-    def listen(event, seconds, **about):
-        if event == "/jax/core/compile/backend_compile_duration":
-            found.append(event)
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    try:
-        yield found
-    finally:
-        jax.monitoring.unregister_event_duration_listener(listen)
-
-
-def test_compilations_are_counted():
+def test_compilations_are_counted(compilations):
     with compilations() as found:
         jax.jit(lambda number: number + 1)(jnp.zeros(()))
     assert len(found) >= 1
 
 
 @each_algorithm
-def test_blocks_of_any_length_and_later_evaluations_compile_nothing_new(name, stage):
+def test_blocks_of_any_length_and_later_evaluations_compile_nothing_new(name, stage, compilations):
     session = stage(name).session
     state = session.advance(session.place(stage(name).start), 1)
     session.evaluate(state)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable
 from typing import Any
@@ -20,8 +21,29 @@ def parsed(changes: Iterable[str]) -> dict[str, Any]:
         key, equals, value = change.partition("=")
         if not equals or not key:
             raise InputError(f"--set got {change!r}; write key=value, as in algorithm.step_size=0.05.")
-        try:
-            found[key.strip()] = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
-            found[key.strip()] = value
+        found[key.strip()] = _value(value)
     return found
+
+
+def parsed_grid(grids: Iterable[str]) -> dict[str, list[Any]]:
+    """`--grid key=a,b,c`: every value is read alone; commas inside brackets do not part.
+
+    >>> parsed_grid(["algorithm.step_size=0.1,1.0", "problem.model.hidden=[8,8],[16]"])
+    {'algorithm.step_size': [0.1, 1.0], 'problem.model.hidden': [[8, 8], [16]]}
+    """
+    found: dict[str, list[Any]] = {}
+    for grid in grids:
+        key, equals, values = grid.partition("=")
+        if not equals or not key or not values:
+            raise InputError(f"--grid got {grid!r}; write key=a,b,c, as in algorithm.step_size=0.03,0.1,0.3.")
+        if key in found:
+            raise InputError(f"--grid got {key} twice; give all its values at once.")
+        found[key.strip()] = [_value(value) for value in re.split(r",(?![^\[{]*[\]}])", values)]
+    return found
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text

@@ -82,6 +82,33 @@ def compare(studies: tuple[Path, ...], seeds: int, out: Path, rounds: int | None
 
 
 @cantons.command()
+@click.argument("study", type=click.Path(path_type=Path))
+@click.option("--grid", "grids", multiple=True, required=True, metavar="KEY=A,B,C",
+              help="Values to try for a key, as in --grid algorithm.step_size=0.03,0.1,0.3; may be repeated.")
+@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Run each point this often.")
+@click.option("--out", type=click.Path(path_type=Path), help="Where the runs go.  [default: results/sweep-NAME]")
+@click.option("--rounds", type=click.IntRange(min=1), help="Train for this many rounds instead.")
+@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a key of the study.")
+def sweep(study: Path, grids: tuple[str, ...], seeds: int, out: Path | None, rounds: int | None,
+          changes: tuple[str, ...]) -> None:
+    """Try all combinations of the grid and choose by validation rows, held back from training.
+
+    Points that differ in step sizes and other real numbers, and all seeds, run together as one program. Called again
+    after a crash, it goes on where it was.
+    """
+    from cantons.cli import show
+    from cantons.cli.changes import parsed, parsed_grid
+    from cantons.study.sweep import sweep as play
+
+    asked = {} if rounds is None else {"rounds": rounds}
+    folder = out or Path("results") / f"sweep-{study.stem}"
+    with show.watching() as watcher:
+        metric, outcomes = play(study, parsed_grid(grids), seeds, folder, parsed(changes) | asked, watcher)
+    show.sweep(metric, outcomes, seeds)
+    click.echo(f"run folders: {folder}/<point>-<seed>")
+
+
+@cantons.command()
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="The HTML file.  [default: FIRST FOLDER/report.html]")
 @click.option("--reference", help="The method the others are held against, by name.  [default: the first]")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from cantons.report.table import cells, comparison_rows
 from cantons.study.callbacks import Callback
 from cantons.study.describe import Description
 from cantons.study.folder import plain
+from cantons.study.sweep import Outcome
 
 DEMO_TEXT = """\
 Handwritten digits over 50 clients. A third of the classes is merged into one, and every client must tell
@@ -67,6 +69,22 @@ def comparison(folders: Sequence[Path]) -> None:
         shown.add_column(title, justify="right" if place else "left")
     for line in lines:
         shown.add_row(*line)
+    Console(width=None if Console().is_terminal else 110).print(shown)
+
+
+def sweep(metric: str, outcomes: Sequence[Outcome], seeds: int) -> None:
+    """One row per point, the best by validation first; points without a number say why."""
+    shown = Table(title=f"personal {metric}, mean of {seeds} seeds; best by validation first", title_justify="left")
+    for key in outcomes[0].point:
+        shown.add_column(key)
+    for title in ("validation", "test"):
+        shown.add_column(title, justify="right")
+    shown.add_column("")
+    for place, outcome in enumerate(outcomes):
+        spread = "" if math.isnan(outcome.spread) else f" ± {outcome.spread:.3f}"
+        numbers = ("-", "-") if outcome.failure else (f"{outcome.validation:.3f}{spread}", f"{outcome.test:.3f}")
+        note = outcome.failure or ("best" if place == 0 else "")
+        shown.add_row(*map(str, outcome.point.values()), *numbers, note)
     Console(width=None if Console().is_terminal else 110).print(shown)
 
 

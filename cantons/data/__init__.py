@@ -22,6 +22,7 @@ from cantons.data.synthetic import synthetic
 from cantons.data.table import Table
 from cantons.data.tasks import Tasks, draw_tasks, feature_halves, task_protocol
 from cantons.data.text import text
+from cantons.data.validation import with_validation
 
 # The data a study can name.
 DATA = {make.__name__: make for make in (
@@ -76,4 +77,5 @@ __all__ = [
     "synthetic",
     "task_protocol",
     "text",
+    "with_validation",
 ]

@@ -37,7 +37,7 @@ def numbers(columns: Columns, name: str) -> np.ndarray:
     if values.dtype.kind in "biuf":
         return values
     row = next((row for row, value in enumerate(values.flat) if not _is_number(value)), 0)
-    raise InputError(f"{columns.kind} {name!r} in {columns.source} holds {values.flat[row]!s:.40} in row {row} "
+    raise InputError(f"{columns.kind} {name!r} in {columns.source} holds {str(values.flat[row])[:40]!r} in row {row} "
                      "(from 0), where a number belongs; fill one in or choose other columns.")
 
 

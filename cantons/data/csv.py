@@ -57,7 +57,7 @@ def cells(lines: Iterable[str], path: str | Path, separator: str, header: list[s
     """The columns of separated values; their names are the first line if not given."""
     if len(separator) != 1:
         raise InputError(f"separator is {separator!r}; give a single character.")
-    parsed = reader(lines, delimiter=separator, skipinitialspace=True)
+    parsed = reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
     rows = []
     try:
         names = next(parsed, []) if header is None else header

@@ -41,6 +41,7 @@ class Federation:
     clients: Population
     new: Population | None = None
     central: Ragged | None = None
+    validation: Ragged | None = None  # rows of the clients to choose step sizes and the like by
     classes: int | None = None  # how many labels there are; None for regression
     vocabulary: tuple[str, ...] | None = None  # where inputs are numbers of things: what 0, 1, ... stands for
     name: str = "data"

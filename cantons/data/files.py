@@ -17,7 +17,7 @@ def reading(path: str | Path) -> Iterator[None]:
         os.stat(path)  # libraries word the absence of a file in many ways
         yield
     except (OSError, EOFError) as error:
-        reason = str(getattr(error, "strerror", None) or error).rstrip(".")
+        reason = str(getattr(error, "strerror", None) or error).partition("\n")[0].rstrip(".")
         raise InputError(f"cannot read {path}: {reason}.") from error
     except UnicodeDecodeError as error:
         raise InputError(f"cannot read {path}: it is not UTF-8 text.") from error

@@ -54,8 +54,10 @@ def read_huggingface(source: Any, *, inputs: str | list[str] | None = None, targ
         where, source = str(source), _from_disk(datasets, source)
     if isinstance(source, datasets.DatasetDict):
         whole, test = _joined(datasets, source, where)
-    else:
+    elif isinstance(source, datasets.Dataset):
         whole, test = source, None
+    else:
+        raise InputError(f"read_huggingface got a {type(source).__name__}; give a Dataset, a DatasetDict or a folder.")
     columns = Columns(where, whole.column_names, lambda name: _array(whole, name, f"column {name!r} of {where}"))
     table = as_table(columns, inputs=inputs, targets=targets, client=client, regression=regression)
     return table._replace(test=test)

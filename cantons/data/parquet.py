@@ -48,21 +48,22 @@ def parquet(
 def read_parquet(path: str | Path, *, targets: str, inputs: str | list[str] | None = None, client: str | None = None,
                  time: str | None = None, regression: bool = False) -> Table:
     """Read the columns that are asked for, and no others."""
-    arrow = needed("pyarrow", "parquet")
+    files = needed("pyarrow.parquet", "parquet")
     with reading(path):
         try:
-            file = needed("pyarrow.parquet", "parquet").ParquetDataset(path)
+            file = files.ParquetDataset(path)
             columns = Columns(path, file.schema.names,
                               lambda name: _array(file.read(columns=[name])[name], f"column {name!r} in {path}"))
             return as_table(columns, inputs=inputs, targets=targets, client=client, time=time, regression=regression)
-        except arrow.ArrowException as error:
-            reason = str(error).splitlines()[0].rstrip(".")
+        except needed("pyarrow", "parquet").ArrowException as error:
+            reason = str(error).partition("\n")[0].rstrip(".")
             raise InputError(f"cannot read {path}, which should be parquet: {reason}.") from error
 
 
 def _array(column: Any, which: str) -> np.ndarray:
     """A column of pyarrow as an array; lists, however deep, become further axes."""
-    types, compute = needed("pyarrow.types", "parquet"), needed("pyarrow.compute", "parquet")
+    from pyarrow import compute, types
+
     if column.null_count:
         row = int(np.argmax(column.is_null().to_numpy()))
         raise InputError(f"{which} has no value in row {row} (from 0); remove such rows or fill in a value.")

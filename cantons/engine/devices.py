@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -34,3 +35,14 @@ def mesh_of(devices: int | None) -> Mesh:
 def replicated(mesh: Mesh, tree: Any) -> Any:
     """A copy of every leaf on every device: placed before the first call, so that nothing compiles twice."""
     return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()), may_alias=False)
+
+
+def floats(tree: Any) -> Any:
+    """Floating-point NumPy leaves in JAX's default precision: float32, or float64 where it is switched on."""
+    wanted = jnp.zeros(0).dtype
+
+    def cast(leaf: Any) -> Any:
+        of_numbers = isinstance(leaf, np.ndarray) and np.issubdtype(leaf.dtype, np.floating)
+        return leaf.astype(wanted) if of_numbers else leaf
+
+    return jax.tree.map(cast, tree)

@@ -15,35 +15,35 @@ BATCH = 128  # examples scored at once
 
 
 def scorer(problem: Problem, algorithm: Algorithm, fanout: Fanout, common: PyTree) -> Callable[..., PyTree]:
-    """Build `scores(train, test, central, server, start, clients, key, first_id)`.
+    """Build `scores(sets, central, server, start, clients, key, first_id)`.
 
-    It returns {"train" | "test": {"shared" | "personal": {metric: one mean per client}}}. `start` is the
-    private part every client begins with: the shared model predicts with it. The personalised model may
-    look at a client's training examples, never at its test examples. `common` is (server, start, client, train,
-    central) as shapes, to see whether the two models are one and the same.
+    `sets` are ragged examples by name, "train" among them. It returns {set: {"shared" | "personal": {metric: one
+    mean per client}}}. `start` is the private part every client begins with: the shared model predicts with it.
+    The personalised model may look at a client's training examples, never at the others. `common` is (server,
+    start, client, train, central) as shapes, to see whether the two models are one and the same.
     """
     impersonal = _is_shared_model(algorithm, *common)
 
-    def scores(train, test, central, server, start, clients, key, first_id):
-        population = train.starts.shape[0]
+    def scores(sets, central, server, start, clients, key, first_id):
+        population = sets["train"].population
         ids = jnp.minimum(jnp.arange(fanout.padded(population)), population - 1)
         message = algorithm.broadcast(key, server, None if central is None else central.client(0))
 
         def each(common, slot):
-            train, test, message, shared, start, clients = common
+            sets, message, shared, start, clients = common
             index, key = slot
-            client = jax.tree.map(lambda leaf: leaf[index], clients)
-            sent = algorithm.select(message, algorithm.request(client, train.client(index)))
-            parts = {"personal": algorithm.model(key, sent, client, train.client(index))}
+            client, own = jax.tree.map(lambda leaf: leaf[index], clients), sets["train"].client(index)
+            sent = algorithm.select(message, algorithm.request(client, own))
+            parts = {"personal": algorithm.model(key, sent, client, own)}
             if not impersonal:
                 parts["shared"] = shared, start
             found = {name: {which: mean_scores(problem, *pair, examples.client(index)) for which, pair in parts.items()}
-                     for name, examples in (("train", train), ("test", test))}
+                     for name, examples in sets.items()}
             if impersonal:
                 found = {name: which | {"shared": which["personal"]} for name, which in found.items()}
             return (), found
 
-        common = train, test, message, server.shared, start, clients
+        common = sets, message, server.shared, start, clients
         _, found = fan_out(fanout, each, common, (ids, keyed(key, first_id + ids)))
         return jax.tree.map(lambda leaf: leaf[:population], found)
 

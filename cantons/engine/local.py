@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from cantons.engine.begin import initial_clients, initial_state, seed_keys
-from cantons.engine.devices import mesh_of, replicated
+from cantons.engine.devices import floats, mesh_of, replicated
 from cantons.engine.evaluate import scorer
 from cantons.engine.fanout import Fanout
-from cantons.engine.round import Arrays, one_round
+from cantons.engine.round import Arrays, one_round, travel
 from cantons.errors import InputError, at_least, one_of, positive
 from cantons.protocol import Algorithm, Array, Clock, Problem, PyTree, State
 
@@ -58,10 +58,12 @@ class Session:
         self.group, self.budget = self._grouping(options, data.clients.train)
         self._start_key, run_key, self._score_key = seed_keys(seed)
         place = partial(replicated, self.mesh)
-        self.arrays = place(_floats(Arrays(data.clients.train, central, clock.arrays, run_key)))
-        self._sides = {"clients": (self.arrays.train, place(_floats(data.clients.test)))}
+        self.arrays = place(floats(Arrays(data.clients.train, central, clock.arrays, run_key)))
+        self._sides = {"clients": {"train": self.arrays.train, "test": place(floats(data.clients.test))}}
+        if data.validation is not None:
+            self._sides["clients"]["validation"] = place(floats(data.validation))
         if data.new is not None:
-            self._sides["new"] = place(_floats((data.new.train, data.new.test)))
+            self._sides["new"] = place(floats({"train": data.new.train, "test": data.new.test}))
         self.start_private: PyTree = None
         self._block: Any = None
         self._scorers: dict[str, Any] = {}
@@ -70,7 +72,7 @@ class Session:
         """The state before round 0, from `problem.init` or from the given (shared, private)."""
         # Copied, because a run donates its state to the next block and must not eat the caller's arrays.
         parts = jax.jit(self.problem.init)(self._start_key) if initial is None else jax.tree.map(
-            jnp.array, _floats(jax.device_get(initial)))
+            jnp.array, floats(jax.device_get(initial)))
         self._parts = parts
         self.start_private = replicated(self.mesh, parts[1])
         start = partial(initial_state, self.algorithm, population=self.population)
@@ -92,36 +94,27 @@ class Session:
 
     def evaluate(self, state: State, side: str = "clients") -> dict[str, dict[str, dict[str, np.ndarray]]]:
         """Per-client scores of the "clients" or of the held-out "new" ones, as NumPy arrays."""
-        train, test = self._sides[side]
+        sets = self._sides[side]
         clients = state.clients if side == "clients" else self._strangers
         first = 0 if side == "clients" else self.population
-        arguments = (train, test, self.arrays.central, state.server, self.start_private, clients,
+        arguments = (sets, self.arrays.central, state.server, self.start_private, clients,
                      jax.random.fold_in(self._score_key, state.round), np.int32(first))
         if side not in self._scorers:
             one = jax.eval_shape(lambda rows: jax.tree.map(lambda leaf: leaf[0], rows), clients)
-            common = state.server, self.start_private, one, train, self.arrays.central
-            fanout = Fanout(self.mesh, min(self.group, -(-train.population // self.mesh.size)))
+            common = state.server, self.start_private, one, sets["train"], self.arrays.central
+            fanout = Fanout(self.mesh, min(self.group, -(-sets["train"].population // self.mesh.size)))
             scores = scorer(self.problem, self.algorithm, fanout, common)
             self._scorers[side] = jax.jit(scores).lower(*arguments).compile()
         return jax.device_get(self._scorers[side](*arguments))
 
     def message_and_upload(self, state: State) -> tuple[PyTree, PyTree]:
         """What travels to and from one client, as shapes."""
-
-        def travel(arrays: Arrays, state: State):
-            central = None if arrays.central is None else arrays.central.client(0)
-            client = jax.tree.map(lambda leaf: leaf[0], state.clients)
-            data = arrays.train.client(0)
-            message = self.algorithm.broadcast(arrays.key, state.server, central)
-            sent = self.algorithm.select(message, self.algorithm.request(client, data))
-            return sent, self.algorithm.client_update(arrays.key, sent, client, data)[0]
-
-        return jax.eval_shape(travel, self.arrays, state)
+        return travel(self.algorithm, self.arrays, state)
 
     @cached_property
     def _strangers(self) -> PyTree:
         """The new clients as they are on their first day: the server never met them."""
-        ids = self.population + np.arange(self._sides["new"][0].population)
+        ids = self.population + np.arange(self._sides["new"]["train"].population)
         make = jax.jit(partial(initial_clients, self.algorithm))
         return replicated(self.mesh, make(self._start_key, self._parts, ids))
 
@@ -161,12 +154,3 @@ class Session:
                                      "lower batch_size.")
                 return program
             self.group = -(-self.group // 2)
-
-
-def _floats(tree: PyTree) -> PyTree:
-    """Floating-point leaves in JAX's default precision: float32, or float64 where it is switched on."""
-    def cast(leaf):
-        if isinstance(leaf, np.ndarray) and np.issubdtype(leaf.dtype, np.floating):
-            return leaf.astype(jnp.zeros(0).dtype)
-        return leaf
-    return jax.tree.map(cast, tree)

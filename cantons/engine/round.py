@@ -110,6 +110,19 @@ def one_round(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays
     )
 
 
+def travel(algorithm: Algorithm, arrays: Arrays, state: State) -> tuple[PyTree, PyTree]:
+    """The message to and the upload from one client, as shapes."""
+
+    def once(arrays: Arrays, state: State) -> tuple[PyTree, PyTree]:
+        central = None if arrays.central is None else arrays.central.client(0)
+        client, data = jax.tree.map(lambda leaf: leaf[0], state.clients), arrays.train.client(0)
+        message = algorithm.broadcast(arrays.key, state.server, central)
+        sent = algorithm.select(message, algorithm.request(client, data))
+        return sent, algorithm.client_update(arrays.key, sent, client, data)[0]
+
+    return jax.eval_shape(once, arrays, state)
+
+
 def _unknown(leaf: Array) -> Array:
     """What a client sees of a message it did not get."""
     return jnp.full_like(leaf, jnp.nan) if jnp.issubdtype(leaf.dtype, jnp.inexact) else jnp.zeros_like(leaf)

@@ -7,7 +7,6 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from sklearn.isotonic import isotonic_regression
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -72,6 +71,8 @@ def apart(wanted: Sequence[float], gap: float) -> np.ndarray:
     >>> apart([0.5, 0.9, 0.5], gap=0.25)
     array([0.625, 0.9  , 0.375])
     """
+    from sklearn.isotonic import isotonic_regression
+
     places = np.array(wanted)
     order = np.lexsort((-np.arange(len(places)), places))
     steps = gap * np.arange(len(places))

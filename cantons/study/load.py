@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 
+from cantons.data import with_validation
 from cantons.engine.begin import initial_state, seed_keys
 from cantons.errors import InputError
 from cantons.problem import problem_from_spec
@@ -52,9 +53,10 @@ def _data(study: dict[str, Any]) -> Any:
     if study["data"]["made_by"] is None:
         return None
     try:
-        return make("data", study["data"]["made_by"])
+        data = make("data", study["data"]["made_by"])
     except InputError:
         return None
+    return data if study["validation"] is None else with_validation(data, study["validation"])
 
 
 def _problem(study: dict[str, Any], data: Any, path: Path) -> Problem:

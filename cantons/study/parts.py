@@ -13,7 +13,7 @@ from cantons.errors import InputError, unknown
 from cantons.protocol import Problem, Recipe
 
 PARTS: dict[str, Mapping[str, Callable[..., Any]]] = {
-    "data": {make.__name__: make for make in (data.digits, data.libsvm, data.npz, data.synthetic)},
+    "data": data.DATA,
     "model": models.ARCHITECTURES,
     "problem": {make.__name__: make for make in (
         problem.classification, problem.linear, problem.logistic, problem.regression)},

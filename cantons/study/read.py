@@ -5,12 +5,15 @@ from __future__ import annotations
 import inspect
 import tomllib
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_type_hints
 
 import pydantic
 
+from cantons.data import Federation
 from cantons.errors import InputError, unknown
+from cantons.protocol import Problem, Recipe
 from cantons.study.parts import PARTS, make, make_algorithm, make_problem, part
 from cantons.study.result import Result
 from cantons.study.run import run
@@ -29,6 +32,7 @@ class Settings(pydantic.BaseModel):
     seed: int = pydantic.Field(default=0, ge=0)
     cohort: int | None = pydantic.Field(default=None, ge=1)
     evaluate_every: int | None = pydantic.Field(default=None, ge=1)
+    validation: float | None = pydantic.Field(default=None, gt=0, lt=1)
     precision: Literal["float32", "float64"] = "float32"
     checkpoint_every: int | None = pydantic.Field(default=None, ge=1)
     keep: int = pydantic.Field(default=3, ge=1)
@@ -48,16 +52,20 @@ class Study:
             raise InputError(f"{self.source}: {error}") from error
 
     def _run(self, **options: Any) -> Result:
-        data = self._built("data", lambda table: make("data", table))
+        problem, data, recipe, chosen = self.parts()
+        return run(problem, data, recipe, **chosen, **options)
+
+    def parts(self) -> tuple[Problem, Federation, Recipe, dict[str, Any]]:
+        """The problem, the data, the algorithm, and the other arguments of `cantons.run`."""
+        data = self._built("data", partial(make, "data"))
         problem = self._built("problem", lambda table: make_problem(table, data))
         recipe = self._built("algorithm", make_algorithm)
-        if "clock" in self.tables:
-            options["clock"] = self._built("clock", lambda table: make("clock", table))
-        if "engine" in self.tables:
-            options["engine"] = self._built("engine", lambda table: make("engine", table))
         chosen = self.settings.model_dump()
         chosen["name"] = chosen["name"] or Path(self.source).stem
-        return run(problem, data, recipe, **chosen, **options)
+        for kind in ("clock", "engine"):
+            if kind in self.tables:
+                chosen[kind] = self._built(kind, partial(make, kind))
+        return problem, data, recipe, chosen
 
     def _built(self, kind: str, build: Callable[[Mapping[str, Any]], Any]) -> Any:
         try:

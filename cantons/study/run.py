@@ -7,21 +7,21 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from cantons.clock import rounds as rounds_clock
-from cantons.data import Federation, pooled
+from cantons.data import Federation, pooled, with_validation
 from cantons.engine import Local
 from cantons.errors import InputError, at_least, one_of
-from cantons.metrics import nbytes, statistics
-from cantons.protocol import Problem, PyTree, Recipe, State
+from cantons.protocol import Algorithm, Clock, Problem, PyTree, Recipe, State
 from cantons.study.callbacks import Callback
 from cantons.study.checkpoint import Checkpoints
 from cantons.study.folder import Folder
 from cantons.study.interrupt import Interruption
+from cantons.study.record import scored, sides, summary_of, traffic_of, travelled
 from cantons.study.result import Result, Trained
 
 BLOCK_SECONDS = 1.0  # how long a block may take: Ctrl-C and progress wait for its end
@@ -38,6 +38,7 @@ def run(
     clock: Recipe | None = None,
     seed: int = 0,
     evaluate_every: int | None = None,
+    validation: float | None = None,
     precision: str = "float32",
     engine: Local | None = None,
     out: str | Path | None = None,
@@ -51,10 +52,39 @@ def run(
     """Train `algorithm` on `data` for a number of rounds and score it along the way.
 
     `cohort` clients take part in each round (all by default), or whom `clock` says. Evaluations come every
-    `evaluate_every` rounds, ten in all by default, and after the last. With `out`, everything is written to
+    `evaluate_every` rounds, ten in all by default, and after the last. `validation` holds back that fraction of
+    every client's training rows, to choose by. With `out`, everything is written to
     that folder, and `resume=True` goes on from its newest checkpoint to the same bits as if it had never
     stopped. `initial` replaces the problem's own (shared, private) starting point.
     """
+    if resume and out is None:
+        raise InputError("resume needs the folder of the run to go on with: give out.")
+    engine = engine or Local()
+    ready = settled(problem, data, algorithm, rounds=rounds, cohort=cohort, clock=clock, seed=seed,
+                    evaluate_every=evaluate_every, validation=validation, precision=precision, engine=engine,
+                    checkpoint_every=checkpoint_every, keep=keep, name=name)
+    with jax.enable_x64(precision == "float64"):
+        session = engine.start(problem, ready.algorithm, ready.clock, ready.data, ready.central, seed)
+        state = session.begin(initial)
+        check_parts(algorithm.name, ready.algorithm, state, session.start_private)
+        return _Run(session, ready, callbacks, out, resume).play(state)
+
+
+class Settled(NamedTuple):
+    """Everything about a run that is known before it touches a device."""
+
+    study: dict[str, Any]  # as it goes to the run folder, every default filled in
+    problem: Problem
+    data: Federation
+    algorithm: Algorithm
+    clock: Clock
+    central: Any
+
+
+def settled(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: int, cohort: int | None,
+            clock: Recipe | None, seed: int, evaluate_every: int | None, validation: float | None, precision: str,
+            engine: Local, checkpoint_every: int | None, keep: int, name: str | None) -> Settled:
+    """Check the settings and build the parts."""
     at_least("rounds", rounds, 1)
     every = max(1, rounds // 10) if evaluate_every is None else evaluate_every
     at_least("evaluate_every", every, 1)
@@ -64,30 +94,25 @@ def run(
     one_of("precision", precision, ("float32", "float64"))
     if clock is not None and cohort is not None:
         raise InputError("give cohort or clock, not both: the clock has a cohort of its own.")
-    if resume and out is None:
-        raise InputError("resume needs the folder of the run to go on with: give out.")
     if clock is None:
         clock = rounds_clock(cohort=cohort)
-    engine = engine or Local()
+    if validation is not None:
+        data = with_validation(data, validation)
     study = {
         "name": name or algorithm.name, "seed": seed, "rounds": rounds, "evaluate_every": every,
-        "precision": precision, "data": described(data), "problem": problem.spec,
+        "validation": validation, "precision": precision, "data": described(data), "problem": problem.spec,
         "algorithm": {"name": algorithm.name, **algorithm.options},
         "clock": {"name": clock.name, **clock.options}, "engine": {"name": "local", **asdict(engine)},
         "checkpoint_every": checkpoint_every, "keep": keep,
     }
-    with jax.enable_x64(precision == "float64"):
-        built = algorithm.build(problem, data.population)
-        central = pooled(data.train) if built.central == "pooled" else data.central
-        session = engine.start(problem, built, clock.build(data.population), data, central, seed)
-        state = session.begin(initial)
-        check_parts(algorithm.name, built, state, session.start_private)
-        return _Run(session, problem, built, data, study, callbacks, out, resume).play(state)
+    built = algorithm.build(problem, data.population)
+    central = pooled(data.train) if built.central == "pooled" else data.central
+    return Settled(study, problem, data, built, clock.build(data.population), central)
 
 
 def described(data: Federation) -> dict[str, Any]:
     """What identifies the data: how it was made, its size, and a checksum of its bytes."""
-    sets: list[Any] = [data.train, data.test, data.central]
+    sets: list[Any] = [data.train, data.test, data.central, data.validation]
     if data.new is not None:
         sets += [data.new.train, data.new.test]
     checksum = 0
@@ -110,11 +135,11 @@ def check_parts(name: str, algorithm: Any, state: State, private: PyTree) -> Non
 class _Run:
     """One run on its way: the state is passed along, this remembers what is written where."""
 
-    def __init__(self, session: Any, problem: Problem, algorithm: Any, data: Federation, study: Mapping[str, Any],
-                 callbacks: Sequence[Callback], out: str | Path | None, resume: bool):
-        self.session, self.problem, self.algorithm, self.data = session, problem, algorithm, data
-        self.study, self.callbacks, self.resume = study, callbacks, resume
-        self.rounds, self.every = study["rounds"], study["evaluate_every"]
+    def __init__(self, session: Any, ready: Settled, callbacks: Sequence[Callback], out: str | Path | None,
+                 resume: bool):
+        self.session, self.problem, self.algorithm, self.data = session, ready.problem, ready.algorithm, ready.data
+        self.study, self.callbacks, self.resume = ready.study, callbacks, resume
+        self.rounds, self.every = self.study["rounds"], self.study["evaluate_every"]
         self.folder = None if out is None else Folder(Path(out))
         self.checkpoints: Checkpoints | None = None
         self.history: list[dict[str, Any]] = []
@@ -133,8 +158,7 @@ class _Run:
             state = self._restored(state)
         for callback in self.callbacks:
             callback.started(self.study)
-        message, upload = self.session.message_and_upload(state)
-        self.traffic = {"down_bytes_per_message": nbytes(message), "up_bytes_per_upload": nbytes(upload)}
+        self.traffic = traffic_of(*self.session.message_and_upload(state))
         done = int(state.round)
         if done == 0 and not self.history:
             self._evaluate(state)
@@ -148,7 +172,7 @@ class _Run:
                 if interruption.asked:
                     self._pause(state)
                 self._maybe_save(state, done)
-        summary = self._summary(state)
+        summary = self._summary()
         trained = Trained(self.problem, self.algorithm, jax.device_get(state),
                           jax.device_get(self.session.start_private), self.data, self.study["precision"])
         for callback in self.callbacks:
@@ -195,40 +219,20 @@ class _Run:
     def _evaluate(self, state: State) -> None:
         """Score everybody, write the row, tell who was left out."""
         began = time.perf_counter()
-        updates = int(state.uploads.sum()) - (self.history[-1]["uploads"] if self.history else 0)
-        record: dict[str, Any] = {"round": int(state.round)}
-        columns: dict[str, Any] = {"client": self.data.clients.names}
-        for side, population, prefix in (("clients", self.data.clients, ""), ("new", self.data.new, "new_")):
-            if population is None:
-                continue
-            scores = self.session.evaluate(state, side)
-            for split, examples in (("test", population.test.sizes), ("train", population.train.sizes)):
-                for which in ("personal", "shared"):
-                    for metric, values in scores[split][which].items():
-                        found = statistics(values, np.asarray(examples), metric in self.problem.maximise)
-                        label = f"{prefix}{split}.{which}.{metric}"
-                        record |= {f"{label}.{statistic}": value for statistic, value in found.items()}
-                        if side == "clients":
-                            columns[label] = values
-        downloads, uploads = (np.asarray(part) for part in (state.downloads, state.uploads))
-        down, up = self.traffic["down_bytes_per_message"], self.traffic["up_bytes_per_upload"]
-        rejected = np.asarray(state.rejected)
+        scores = {side: self.session.evaluate(state, side) for side in sides(self.data)}
+        found, columns = scored(self.problem, self.data, scores)
+        moved, more_columns = travelled(self.data, state, self.traffic)
+        updates = moved["uploads"] - (self.history[-1]["uploads"] if self.history else 0)
         self.seconds += self.since
-        record |= {
-            "uploads": int(uploads.sum()),
-            "bytes_down": int(downloads.sum()) * down, "bytes_up": int(uploads.sum()) * up,
-            "bytes_per_client": (int(downloads.sum()) * down + int(uploads.sum()) * up) / self.data.population,
-            "rejected_uploads": int(rejected.sum()),
-            "rejected_clients": [self.data.clients.names[index] for index in np.flatnonzero(rejected)],
-            "skipped_rounds": int(state.skipped),
+        record = {
+            "round": int(state.round), **found, **moved,
             "seconds": self.seconds,
             "seconds_per_round": self.since / self.timed if self.timed else None,
             "updates_per_second": updates / self.since if self.timed else None,
             "evaluation_seconds": time.perf_counter() - began,
         }
         self.since, self.timed = 0.0, 0
-        self.columns = columns | {"train_examples": self.data.train.sizes, "test_examples": self.data.test.sizes,
-                                  "bytes_down": downloads * down, "bytes_up": uploads * up, "rejected": rejected}
+        self.columns = columns | more_columns
         self.history.append(record)
         if self.folder is not None:
             self.folder.append(record)
@@ -273,14 +277,9 @@ class _Run:
                          " (in Python: run(..., out=..., resume=True)).")
         raise KeyboardInterrupt
 
-    def _summary(self, state: State) -> dict[str, Any]:
-        timed = [row["seconds_per_round"] for row in self.history if row.get("seconds_per_round")]
-        summary = {
-            "study": self.study["name"], "rounds": int(state.round), "test_set": self.data.test_set,
-            "final": self.history[-1], **self.traffic,
-            "median_seconds_per_round": float(np.median(timed)) if timed else None,
-            "devices": self.session.mesh.size, "clients_at_once": self.session.group,
-        }
+    def _summary(self) -> dict[str, Any]:
+        summary = summary_of(self.study, self.data, self.history, self.traffic, devices=self.session.mesh.size,
+                             clients_at_once=self.session.group)
         if self.folder is not None:
             self.folder.summary(summary)
         return summary

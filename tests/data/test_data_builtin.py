@@ -1,15 +1,13 @@
 """Data with a name: plain options in, a federation out, and no accelerator touched on the way."""
 
-import inspect
 import subprocess
 import sys
-import typing
 
 import numpy as np
 import pytest
 from sklearn.datasets import dump_svmlight_file
 
-from cantons.data import digits, libsvm, npz, synthetic
+from cantons.data import digits, libsvm, npz
 from cantons.errors import InputError
 
 X = np.random.default_rng(0).integers(0, 255, (120, 6), dtype=np.uint8)
@@ -73,15 +71,6 @@ def test_targets_of_a_regression_are_numbers(archive, lines):
 def test_contradictions_are_refused(archive, options, sentence):
     with pytest.raises(InputError, match=sentence):
         npz(archive, **options)
-
-
-@pytest.mark.parametrize("named", [digits, npz, libsvm, synthetic])
-def test_every_option_is_typed_and_has_a_plain_default(named):
-    types = typing.get_type_hints(named)
-    for name, parameter in inspect.signature(named).parameters.items():
-        assert name in types
-        if parameter.default is not inspect.Parameter.empty:
-            assert parameter.default is None or isinstance(parameter.default, str | int | float | bool)
 
 
 def test_loading_starts_no_backend():

@@ -61,9 +61,8 @@ def test_a_csv_file_has_natural_clients_or_made_up_ones(file):
     (ROWS, {"targets": "sick", "client": "whom"}, "'whom'. Did you mean 'who'"),
     (ROWS, {"targets": "sick", "time": "day"}, "unknown column in .*people.csv: 'day'"),
     (ROWS, {"targets": "sick", "inputs": ["age", "weight"]}, "'weight'"),
-    (ROWS, {"targets": "sick"}, r"column 'who' in .*people.csv holds ann in row 0 \(from 0\), where a number belongs"),
-    (ROWS.replace("25", ""), {"targets": "sick", "client": "who"}, r"column 'age' .* holds  in row 2 \(from 0\)"),
-    (ROWS.replace("25", "nan"), {"targets": "sick", "client": "who"}, r"hold nan in row 1 \(from 0\) of client 'ann'"),
+    (ROWS, {"targets": "sick"}, r"column 'who' in .*people.csv holds 'ann' in row 0 \(from 0\), where a number"),
+    (ROWS.replace("25", ""), {"targets": "sick", "client": "who"}, r"column 'age' .* holds '' in row 2 \(from 0\)"),
     (ROWS + "1,ann,2\n", {"targets": "sick"}, r"line 5 of .*people.csv has 3 values for 4 columns \(age, who"),
     (ROWS, {"targets": "sick", "time": "who", "inputs": "age"}, "'who' .* holds neither numbers nor dates"),
     ("y\n1\n2\n", {"targets": "y"}, "no column of .*people.csv is left for the inputs"),
@@ -77,5 +76,10 @@ def test_a_csv_file_has_natural_clients_or_made_up_ones(file):
 ])
 def test_bad_files_are_refused_by_name(file, content, options, sentence):
     with pytest.raises(InputError, match=sentence) as error:
-        csv(file(content), **{"partition": "iid", "clients": 1, **options} if "client" not in options else options)
+        read_csv(file(content), **options)
     assert "\n" not in str(error.value)
+
+
+def test_not_a_number_is_refused_with_its_client(file):
+    with pytest.raises(InputError, match=r"inputs hold nan in row 1 \(from 0\) of client 'ann'"):
+        csv(file(ROWS.replace("25", "nan")), targets="sick", client="who")

@@ -49,9 +49,9 @@ def test_other_features_can_be_named(file):
 
 
 @pytest.mark.parametrize("clients, options, sentence", [
-    ({"ann": ANN}, {"inputs": "pixel"}, r"unknown dataset of client 'ann' in .*some.h5: 'pixel'. Did you mean 'pixels'"),
+    ({"ann": ANN}, {"inputs": "pixel"}, r"unknown dataset of client 'ann' in .*some.h5: 'pixel'. Did you mean"),
     ({"ann": ANN, "bob": {"pixels": PIXELS}}, {}, "dataset of client 'bob' in .*some.h5: 'label'. Known: pixels."),
-    ({"ann": ANN | {"pixels": PIXELS}}, {}, r"inputs of client 'ann' in .* have shape \(5, 4, 4\) and its targets \(3,"),
+    ({"ann": ANN | {"pixels": PIXELS}}, {}, r"inputs of client 'ann' in .* have shape \(5, 4, 4\) and its targets"),
     ({"ann": ANN, "bob": BOB | {"pixels": PIXELS[3:, 0]}}, {}, r"client 'bob' in .* numbers of shape \(4,\)"),
     ({"ann": ANN, "bob": BOB | {"pixels": PIXELS[3:] * np.nan}}, {}, r"hold nan in row 0 \(from 0\) of client 'bob'"),
     ({"ann": {"pixels": PIXELS[:0], "label": np.arange(0)}}, {}, "no examples for 'ann' in .*some.h5"),

@@ -69,7 +69,7 @@ def test_initial_values_are_taken_in_the_precision_of_the_run(played, least_squa
         assert state.server.shared["layer0"]["weight"].dtype == wanted
 
 
-def test_new_clients_begin_where_the_caller_says(own_rows):
+def test_new_clients_begin_where_the_caller_says(compilations):
     """They fit a bias from the one given: k steps shrink its distance to the best one by (1 - 2 step)^k."""
     random = np.random.default_rng(2)
     data = ct.from_clients({str(index): (random.normal(size=(5, 2)), random.normal(size=5)) for index in range(4)},
@@ -86,6 +86,9 @@ def test_new_clients_begin_where_the_caller_says(own_rows):
     scores = session.evaluate(state, "new")["train"]
     np.testing.assert_allclose(scores["personal"]["loss"], [((x @ weight + fitted - y) ** 2).mean()], atol=1e-12)
     np.testing.assert_allclose(scores["shared"]["loss"], [((x @ weight + bias - y) ** 2).mean()], atol=1e-12)
+    with compilations() as found:
+        jax.tree.map(np.testing.assert_array_equal, scores, session.evaluate(state, "new")["train"])
+    assert found == []
 
 
 # Scores

@@ -29,6 +29,15 @@ def test_softmax_of_huge_outputs_stays_finite():
     np.testing.assert_allclose(softmax(outputs, jnp.array([1])), [2e4])
 
 
+def test_an_example_with_several_labels_has_the_mean_of_their_losses():
+    outputs = np.random.default_rng(1).normal(size=(2, 4, 3)).astype(np.float32)
+    labels = np.array([[0, 2, 1, 1], [2, 2, 0, 1]])
+    one_by_one = softmax(outputs.reshape(8, 3), labels.reshape(8)).reshape(2, 4)
+    np.testing.assert_allclose(softmax(outputs, labels), one_by_one.mean(1), rtol=1e-6)
+    right = outputs.argmax(-1) == labels
+    np.testing.assert_allclose(likeliest(jnp.array(outputs), labels), right.mean(1))
+
+
 def test_squared_has_no_factor_one_half_and_adds_the_outputs():
     np.testing.assert_allclose(squared(jnp.array([[3.0, 1.0]]), jnp.array([[1.0, 4.0]])), [4.0 + 9.0])
     np.testing.assert_allclose(squared(jnp.array([[3.0], [5.0]]), jnp.array([1.0, 5.0])), [4.0, 0.0])
@@ -64,6 +73,8 @@ def test_losses_are_float64_when_jax_is(name):
 def test_targets_that_do_not_fit_are_refused():
     with pytest.raises(InputError, match="targets of type float32; give integer labels"):
         softmax(OUTPUTS, jnp.ones(5))
+    with pytest.raises(InputError, match=r"outputs have shape \(5, 3\) and the labels \(5, 2\)"):
+        softmax(OUTPUTS, jnp.ones((5, 2), int))
     with pytest.raises(InputError, match=r"outputs have shape \(5, 3\) and the targets \(5,\)"):
         squared(OUTPUTS, jnp.ones(5))
     with pytest.raises(InputError, match=r"outputs have shape \(5,\) and the targets \(5, 1\)"):

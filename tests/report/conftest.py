@@ -14,8 +14,10 @@ def make_run(tmp_path):
         path = tmp_path / folder
         path.mkdir()
         write_json(path / "study.json", {
-            "name": name, "seed": seed, "rounds": rounds, "keep": 3, "algorithm": {"name": "fedavg", **(algorithm or {})},
-            "data": {"name": "toy", "population": 3, "examples": 30, "test_set": "rows held out", "checksum": checksum}})
+            "name": name, "seed": seed, "rounds": rounds, "keep": 3,
+            "algorithm": {"name": "fedavg", **(algorithm or {})},
+            "data": {"name": "toy", "population": 3, "examples": 30, "test_set": "rows held out",
+                     "checksum": checksum}})
         write_json(path / "environment.json", {
             "python": "3.11.0", "system": "Linux", "machine": "x86_64", "cores": 2, "versions": {"jax": "0.10.2"},
             "devices": ["cpu", "cpu"], "platform": "cpu"})
