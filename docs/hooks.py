@@ -19,7 +19,6 @@ from mkdocs.structure.files import File
 from cantons.algorithm import ALGORITHMS
 from cantons.cli.main import cantons
 from cantons.data import DATA
-from cantons.metrics.traffic import leaves
 from cantons.study.describe import describe_part
 from cantons.study.parts import PARTS
 

@@ -110,8 +110,9 @@ def _runs(path: Path, point: Mapping[str, Any], seeds: int, out: Path, changes: 
     study = read_study(path, {"validation": VALIDATION, **changes, **point})
     problem, data, recipe, chosen = study.parts()
     first = settled(problem, data, recipe, **{"clock": None, "engine": Local(), **chosen})
-    return [Run(point, seed, out / f"{label(point)}-{seed}", first._replace(study={**first.study, "seed": seed}), recipe)
-            for seed in range(seeds)]
+    studies = [{**first.study, "seed": seed} for seed in range(seeds)]
+    return [Run(point, seed, out / f"{label(point)}-{seed}", first._replace(study=study), recipe)
+            for seed, study in enumerate(studies)]
 
 
 def _play(runs: Sequence[Run], out: Path, watcher: Callback) -> None:

@@ -17,7 +17,8 @@ cohort = 5
 name = "digits"
 clients = 12
 [problem]
-name = "logistic"
+name = "classification"
+model = { name = "mlp", hidden = [4] }
 [algorithm]
 name = "fedavg"
 """
@@ -87,3 +88,59 @@ def test_help_does_not_wait_for_jax():
     code = "import sys; import cantons.cli.main; print([m for m in ('jax', 'rich', 'pydantic') if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+def test_compare_makes_one_table_and_one_report_and_goes_on_when_called_again(call, tmp_path):
+    (tmp_path / "other.toml").write_text(STUDY.replace("fedavg", "fedprox"))
+    for _ in range(2):
+        done = call("compare", "study.toml", "other.toml", "--seeds", "2")
+        assert done.exit_code == 0, done.output
+        assert "study" in done.output and "other" in done.output
+    assert "<svg" in (tmp_path / "results" / "compare" / "report.html").read_text()
+    (tmp_path / "third.toml").write_text(STUDY.replace("clients = 12", "clients = 13"))
+    refused = call("compare", "study.toml", "third.toml")
+    assert refused.exit_code == 1 and "has other data" in refused.output
+
+
+def test_report_is_one_file_and_refuses_what_is_no_run(call, tmp_path):
+    call("run", "study.toml", "--out", "there")
+    done = call("report", "there")
+    assert done.output.strip() == "there/report.html"
+    refused = call("report", str(tmp_path))
+    assert refused.exit_code == 1 and "is not a run folder" in refused.output
+
+
+def test_sweep_prints_the_best_first_and_names_failures(call):
+    done = call("sweep", "study.toml", "--grid", "algorithm.step_size=0.1,1.0,-2.0", "--seeds", "1", "--rounds", "2")
+    assert done.exit_code == 0, done.output
+    assert "best" in done.output and "step_size is -2.0" in done.output
+    assert "write key=a,b,c" in call("sweep", "study.toml", "--grid", "cohort").output
+
+
+def test_describe_tells_paper_options_and_what_leaves_the_client(call):
+    done = call("describe", "scaffold")
+    assert "Karimireddy" in done.output and "server_step_size" in done.output
+    assert "up    control_change/layer0/weight" in done.output
+    assert "layer1/" not in done.output, "the private layer never travels"
+    assert "Did you mean 'scaffold'?" in call("describe", "scafold").output
+
+
+def test_predict_and_export_read_a_finished_run(call, tmp_path):
+    import numpy as np
+    from safetensors.numpy import load_file
+
+    call("run", "study.toml", "--out", "there", "--set", "problem.split=output")
+    np.savetxt("rows.csv", np.ones((3, 64)), delimiter=",")
+    np.savez("rows.npz", x=np.ones((3, 64), np.float32))
+    stranger = call("predict", "rows.csv", "--run", "there").output
+    assert len(stranger.splitlines()) == 3
+    assert call("predict", "rows.npz", "--run", "there").output == stranger
+    assert call("predict", "rows.csv", "--run", "there", "--client", "99").exit_code == 1
+    assert "has no array 'z'" in call("predict", "rows.npz", "--run", "there", "--array", "z").output
+    done = call("export", "--run", "there")
+    assert done.exit_code == 0, done.output
+    about = json.loads((tmp_path / "there" / "export" / "model.json").read_text())
+    assert len(about["clients"]) == 12
+    for part, shapes in about["parts"].items():
+        arrays = load_file(tmp_path / "there" / "export" / f"{part}.safetensors")
+        assert {name: list(array.shape) for name, array in arrays.items()} == shapes

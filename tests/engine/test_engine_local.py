@@ -24,8 +24,9 @@ def one_by_one(played, least_squares, numbers):
         return played(least_squares, numbers, FEDAVG, 4, clock=ct.rounds(cohort=4))
 
 
-@pytest.mark.parametrize("engine", [ct.Local(devices=1, group=2), ct.Local(devices=2)],
-                         ids=["by twos", "one by one on two devices"])
+@pytest.mark.parametrize("engine", [ct.Local(devices=1, mode="vmap", group=4), ct.Local(devices=1, group=2),
+                                    ct.Local(devices=2)],
+                         ids=["all at once", "by twos", "one by one on two devices"])
 def test_seating_clients_of_like_size_together_changes_nothing(engine, one_by_one, played, least_squares, numbers):
     """A cohort that fills all its slots takes the path without a test for spare ones."""
     close(one_by_one, played(least_squares, numbers, FEDAVG, 4, clock=ct.rounds(cohort=4), engine=engine))

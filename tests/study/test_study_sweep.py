@@ -1,0 +1,161 @@
+"""Sweeps: every run of the one program is the run it would have been alone."""
+
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+import cantons as ct
+from cantons.data import with_validation
+from cantons.engine.many import Many
+from cantons.study.callbacks import Callback
+from cantons.study.sweep import grouped, sweep
+
+STUDY = """
+rounds = 4
+cohort = 4
+evaluate_every = 2
+precision = "float64"
+
+[data]
+name = "digits"
+clients = 10
+new = 2
+
+[problem]
+name = "classification"
+model = { name = "mlp", hidden = [3] }
+split = "output"
+
+[algorithm]
+name = "fedprox"
+batch_size = 8
+"""
+GRID = {"algorithm.step_size": [0.05, 0.2], "algorithm.epochs": [1, 2]}
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    path = tmp_path_factory.mktemp("sweep") / "study.toml"
+    path.write_text(STUDY)
+    return path
+
+
+@pytest.fixture(scope="module")
+def swept(study):
+    out = study.parent / "out"
+    metric, outcomes = sweep(study, GRID, 2, out, {}, Callback())
+    return out, metric, outcomes
+
+
+def test_a_run_of_the_sweep_is_the_run_alone(study, swept):
+    out, _, _ = swept
+    data = ct.digits(clients=10, new=2)
+    problem = ct.classification(data, ct.mlp(hidden=(3,)), split="output")
+    alone = ct.run(problem, data, ct.fedprox(step_size=0.2, epochs=2, batch_size=8), rounds=4, cohort=4, seed=1,
+                   validation=0.2, precision="float64", evaluate_every=2)
+    together = ct.load(out / "step_size=0.2,epochs=2-1")
+    for one, other in zip(jax.tree.leaves(alone.model.state), jax.tree.leaves(together.state), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
+    rows = [json.loads(line) for line in (out / "step_size=0.2,epochs=2-1" / "metrics.jsonl").read_text().splitlines()]
+    assert [row["round"] for row in rows] == [0, 2, 4]
+    for row, expected in zip(rows, alone.history, strict=True):
+        for key in ("validation.personal.loss.mean", "test.shared.loss.weighted", "new_test.personal.loss.mean"):
+            assert row[key] == pytest.approx(expected[key], rel=1e-9)
+        assert row["bytes_up"] == expected["bytes_up"]
+
+
+def test_the_best_by_validation_comes_first(swept):
+    out, metric, outcomes = swept
+    assert metric == "accuracy"
+    assert len(outcomes) == 4
+    means = [outcome.validation for outcome in outcomes]
+    assert means == sorted(means, reverse=True)
+    summaries = [json.loads((out / f"step_size=0.2,epochs=1-{seed}" / "summary.json").read_text()) for seed in (0, 1)]
+    mean = np.mean([summary["final"]["validation.personal.accuracy.mean"] for summary in summaries])
+    point = {"algorithm.step_size": 0.2, "algorithm.epochs": 1}
+    found = next(outcome for outcome in outcomes if outcome.point == point)
+    assert found.validation == pytest.approx(mean)
+
+
+def test_seeds_and_real_numbers_share_a_program_and_whole_numbers_do_not(study):
+    from cantons.study.sweep import _runs
+
+    runs = [run for size in (0.05, 0.2) for epochs in (1, 2)
+            for run in _runs(study, {"algorithm.step_size": size, "algorithm.epochs": epochs}, 2, study.parent, {})]
+    assert sorted(len(group) for group in grouped(runs)) == [4, 4]
+
+
+def test_a_point_that_fails_is_named_and_ends_nothing(study, tmp_path):
+    _, outcomes = sweep(study, {"algorithm.step_size": [0.1, -1.0], "cohort": [4, 99]}, 1, tmp_path, {"rounds": 1},
+                        Callback())
+    assert [outcome.failure == "" for outcome in outcomes] == [True, False, False, False]
+    failures = {tuple(outcome.point.values()): outcome.failure for outcome in outcomes}
+    assert "only 8 clients" in failures[0.1, 99]
+    assert "step_size is -1.0" in failures[-1.0, 4]
+
+
+def test_called_again_it_makes_only_what_is_missing(study, swept):
+    out, _, outcomes = swept
+    kept = out / "step_size=0.05,epochs=1-0" / "metrics.jsonl"
+    lost = out / "step_size=0.2,epochs=1-1"
+    before, stamp = (lost / "metrics.jsonl").read_text(), kept.stat().st_mtime_ns
+    shutil.rmtree(lost)
+    _, again = sweep(study, GRID, 2, out, {}, Callback())
+    assert kept.stat().st_mtime_ns == stamp
+    timed = ("seconds", "seconds_per_round")
+    for line, expected in zip((lost / "metrics.jsonl").read_text().splitlines(), before.splitlines(), strict=True):
+        old, new = json.loads(expected), json.loads(line)
+        for key in old.keys() - set(timed):
+            assert new[key] == (pytest.approx(old[key], rel=1e-9) if isinstance(old[key], float) else old[key])
+    assert [outcome.point for outcome in again] == [outcome.point for outcome in outcomes]
+
+
+def test_stopped_by_ctrl_c_it_goes_on_to_the_same_end(study, swept, tmp_path):
+    class Stop(Callback):
+        def evaluated(self, record):
+            if record["round"] == 2:
+                import signal
+
+                signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep(study, {"algorithm.step_size": [0.05, 0.2]}, 2, tmp_path, {"algorithm.epochs": 1}, Stop())
+    assert not (tmp_path / "step_size=0.2-1" / "summary.json").exists()
+    sweep(study, {"algorithm.step_size": [0.05, 0.2]}, 2, tmp_path, {"algorithm.epochs": 1}, Callback())
+    for size in (0.05, 0.2):
+        one, other = ct.load(tmp_path / f"step_size={size}-1"), ct.load(swept[0] / f"step_size={size},epochs=1-1")
+        for left, right in zip(jax.tree.leaves(one.state), jax.tree.leaves(other.state), strict=True):
+            np.testing.assert_array_equal(left, right)
+
+
+def test_an_odd_number_of_variants_fills_the_devices_and_is_cut_off_again():
+    data = ct.digits(clients=6)
+    problem = ct.logistic(data)
+    sizes = np.array([0.1, 0.2, 0.3])
+    many = Many(problem, lambda options: ct.fedavg(step_size=options["step_size"]).build(problem, 6),
+                ct.rounds().build(6), data, None, {"step_size": sizes}, np.zeros(3, int))
+    scores = many.evaluate(many.advance(many.begin(), 2))
+    assert scores["test"]["shared"]["loss"].shape == (3, 6)
+
+
+def test_validation_rows_leave_training_and_touch_no_other_set():
+    data = ct.digits(clients=10, new=2)
+    held = with_validation(data, 0.25)
+    assert (held.train.sizes + held.validation.sizes == data.train.sizes).all()
+    assert (4 * held.validation.sizes == data.train.sizes).all()
+    np.testing.assert_array_equal(held.test.inputs, data.test.inputs)
+    for client in range(data.population):
+        rows = [np.asarray(part.inputs)[part.starts[client]:][:part.sizes[client]]
+                for part in (held.train, held.validation, data.train)]
+        together = np.concatenate(rows[:2])
+        assert sorted(map(bytes, together)) == sorted(map(bytes, rows[2]))
+    with pytest.raises(ct.InputError, match="validation is 1.5"):
+        with_validation(data, 1.5)
+
+
+def test_a_client_with_one_row_keeps_it_for_training():
+    data = ct.federation(np.zeros((3, 2)), np.zeros(3, int), ["a", "b", "b"], classes=2, test=0.0)
+    assert (with_validation(data, 0.9).train.sizes == 1).all()
