@@ -24,13 +24,17 @@ class Block(NamedTuple):
 
 def join(blocks: Sequence[Block], source: str | Path) -> Table:
     """All rows in one table, its targets as the file has them. Training blocks have rows; test blocks may have none."""
+    for client, inputs, targets, _ in blocks:
+        if inputs.ndim == 0 or targets.ndim == 0 or len(inputs) != len(targets):
+            raise InputError(f"inputs of client {client!r} in {source} have shape {inputs.shape} and its targets "
+                             f"{targets.shape}; both need one row per example.")
     empty = [block.client for block in blocks if len(block.targets) == 0 and not block.test]
     if empty:
         raise InputError(f"no examples for {some(empty)} in {source}; leave such clients out or give them some.")
     full = [block for block in blocks if len(block.targets)]
     if not full:
         raise InputError(f"there are no clients in {source}; give at least one with examples.")
-    _agree(full, source)
+    _same_shapes(full, source)
     sizes = [len(block.targets) for block in full]
     test = np.repeat([block.test for block in full], sizes)
     return Table(
@@ -42,11 +46,7 @@ def join(blocks: Sequence[Block], source: str | Path) -> Table:
     )
 
 
-def _agree(blocks: Sequence[Block], source: str | Path) -> None:
-    for client, inputs, targets, _ in blocks:
-        if inputs.ndim == 0 or len(inputs) != len(targets):
-            raise InputError(f"inputs of client {client!r} in {source} have shape {inputs.shape} and its targets "
-                             f"{targets.shape}; both need one row per example.")
+def _same_shapes(blocks: Sequence[Block], source: str | Path) -> None:
     first = blocks[0]
     for block in blocks:
         for what, one, other in (("inputs", block.inputs, first.inputs), ("targets", block.targets, first.targets)):

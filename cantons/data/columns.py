@@ -69,12 +69,18 @@ def _side_by_side(columns: Columns, names: Sequence[str]) -> np.ndarray:
 def _seconds(columns: Columns, name: str) -> np.ndarray:
     """Numbers as they are; dates, and words that are dates, as seconds since 1970."""
     values = column(columns, name)
+    if values.dtype.kind not in "UM":
+        return numbers(columns, name).astype(np.float64)
     try:
-        dated = values.astype("datetime64[us]") if values.dtype.kind in "UM" else None
+        # NumPy has no time zones; Z says that there is none to mind.
+        dates = (np.strings.rstrip(values, "Z") if values.dtype.kind == "U" else values).astype("datetime64[us]")
     except ValueError as error:
         raise InputError(f"{columns.kind} {name!r} in {columns.source} holds neither numbers nor dates such as "
                          f"2026-01-31T12:00: {error}.") from error
-    return (numbers(columns, name) if dated is None else dated.astype(np.int64) / 1e6).astype(np.float64)
+    if np.isnat(dates).any():
+        raise InputError(f"{columns.kind} {name!r} in {columns.source} has no date in row {np.isnat(dates).argmax()} "
+                         "(from 0); remove such rows or fill one in.")
+    return dates.astype(np.int64) / 1e6
 
 
 def _is_number(value: object) -> bool:

@@ -92,7 +92,7 @@ def pooled(ragged: Ragged) -> Ragged:
 
 
 def map_rows(federation: Federation, change: Callable[[Ragged], Ragged]) -> Federation:
-    """Change the rows of everybody: of the clients, of the new ones and of the datacenter."""
+    """Change the rows of everybody: of the clients, of the new ones and of the datacenter; also those to choose by."""
 
     def population(clients: Population) -> Population:
         return replace(clients, train=change(clients.train), test=change(clients.test))
@@ -102,6 +102,7 @@ def map_rows(federation: Federation, change: Callable[[Ragged], Ragged]) -> Fede
         clients=population(federation.clients),
         new=federation.new and population(federation.new),
         central=federation.central and change(federation.central),
+        validation=federation.validation and change(federation.validation),
     )
 
 

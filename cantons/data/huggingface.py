@@ -45,7 +45,7 @@ def huggingface(
                       min_examples=min_examples, test=test, new=new, scale=scale, seed=seed)
 
 
-def read_huggingface(source: Any, *, inputs: str | list[str] | None = None, targets: str, client: str | None = None,
+def read_huggingface(source: Any, *, inputs: str | list[str], targets: str, client: str | None = None,
                      regression: bool = False) -> Table:
     """Read a Dataset, a DatasetDict with a split "train" and perhaps "test", or the folder of either."""
     datasets = needed("datasets", "hf")
@@ -58,7 +58,7 @@ def read_huggingface(source: Any, *, inputs: str | list[str] | None = None, targ
         whole, test = source, None
     else:
         raise InputError(f"read_huggingface got a {type(source).__name__}; give a Dataset, a DatasetDict or a folder.")
-    columns = Columns(where, whole.column_names, lambda name: _array(whole, name, f"column {name!r} of {where}"))
+    columns = Columns(where, whole.column_names, lambda name: _array(whole, name, f"column {name!r} in {where}"))
     table = as_table(columns, inputs=inputs, targets=targets, client=client, regression=regression)
     return table._replace(test=test)
 
@@ -80,13 +80,13 @@ def _from_disk(datasets: Any, path: str | Path) -> Any:
     with reading(path):
         try:
             return datasets.load_from_disk(str(path))
-        except FileNotFoundError as error:
-            raise InputError(f"cannot read {path}: it is no folder that save_to_disk has written; "
+        except (FileNotFoundError, ValueError, KeyError) as error:
+            raise InputError(f"cannot read {path}: it is not a whole folder as save_to_disk writes it; "
                              "files of other kinds have readers of their own, such as parquet.") from error
 
 
 def _array(dataset: Any, name: str, which: str) -> np.ndarray:
-    values = dataset.select_columns([name]).with_format("numpy")[:][name]
+    values = np.asarray(dataset.select_columns([name]).with_format("numpy")[:][name])
     if values.dtype != object:
         return values
     for row, value in enumerate(values):

@@ -75,10 +75,10 @@ def _users(path: Path, test: bool) -> Iterator[Block]:
         raise InputError(f"{path} has {len(content['users'])} users and {len(content['num_samples'])} num_samples; "
                          "give one number per user.")
     for user, size in zip(content["users"], content["num_samples"], strict=True):
-        data = content["user_data"].get(user)
+        data = content["user_data"].get(str(user))
         if not isinstance(data, dict) or "x" not in data or "y" not in data:
             raise InputError(f"user_data in {path} has no x and y for user {user!r}; give both.")
-        block = Block(user, _array(data["x"], f"x of user {user!r} in {path}"),
+        block = Block(str(user), _array(data["x"], f"x of user {user!r} in {path}"),
                       _array(data["y"], f"y of user {user!r} in {path}"), test)
         if len(block.targets) != size:
             raise InputError(f"num_samples in {path} is {size} for user {user!r}, who has {len(block.targets)} y; "

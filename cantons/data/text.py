@@ -19,7 +19,7 @@ from cantons.data.vocabulary import fitted, number_characters
 from cantons.errors import InputError, at_least, one_of
 
 Tokens = Literal["characters", "words"]
-WORD = re.compile(r"\w+|[^\w\s]")  # a run of letters and digits, or a single other sign
+WORD = re.compile(r"\w+(?:'\w+)*|[^\w\s]")  # letters and digits, with apostrophes inside; or a single other sign
 
 
 @recorded

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import jax
 import numpy as np
 
 from cantons.data.federation import Federation, map_rows
@@ -22,9 +21,10 @@ def fitted(federation: Federation, most: int = 10_000) -> Federation:
     """
     assert federation.vocabulary is not None
     at_least("vocabulary", most, 2)
-    leaves = jax.tree.leaves((federation.train.inputs, federation.train.targets))
-    counts = sum(np.bincount(leaf.ravel(), minlength=len(federation.vocabulary)) for leaf in leaves)
-    by_frequency = np.argsort(-np.asarray(counts), kind="stable")
+    inputs, targets = (np.bincount(part.ravel(), minlength=len(federation.vocabulary))
+                       for part in (federation.train.inputs, federation.train.targets))
+    counts = inputs + targets
+    by_frequency = np.argsort(-counts, kind="stable")
     known = by_frequency[: min(np.count_nonzero(counts), most - 1)]
     numbers = np.zeros(len(federation.vocabulary), np.int32)
     numbers[known] = np.arange(1, len(known) + 1)

@@ -21,5 +21,8 @@ class Callback:
     def noticed(self, sentence: str) -> None:
         """Something the user should know: a client left out, a damaged checkpoint, a pause."""
 
+    def stopped(self, round: int) -> None:
+        """After Ctrl-C, when the state is saved; `finished` will not come."""
+
     def finished(self, summary: Mapping[str, Any]) -> None:
         """After the last round."""

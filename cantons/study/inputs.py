@@ -20,7 +20,8 @@ def read_inputs(path: Path, name: str = "x") -> np.ndarray:
                     raise InputError(f"{path} has no array {name!r}; it has {', '.join(file.files)}.")
                 return file[name]
         if path.suffix == ".csv":
-            first = path.open().readline().split(",")[0]
+            with path.open() as file:
+                first = file.readline().split(",")[0]
             return np.loadtxt(path, delimiter=",", skiprows=int(not _is_number(first)), ndmin=2, dtype=np.float32)
     except (OSError, ValueError) as error:
         if isinstance(error, InputError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -35,20 +36,29 @@ class Trained:
             if client is None:
                 return self.state.server.shared, self.start_private
             index = self._index(client)
-            return jax.jit(self._personal)(jax.random.key(0), self.state.server, jax.tree.map(
-                lambda leaf: leaf[index], self.state.clients), self.data.clients.train, self.data.central, index)
+            row = jax.tree.map(lambda leaf: leaf[index], self.state.clients)
+            return self._personal(jax.random.key(0), self.state.server, row, self.data.clients.train,
+                                  self.data.central, index)
 
     def predict(self, inputs: Any, client: int | str | None = None) -> np.ndarray:
         """The problem's outputs for `inputs`, by the shared model or by the model of one client."""
         with jax.enable_x64(self.precision == "float64"):
-            shared, private = self.parts(client)
-            return jax.device_get(jax.jit(self.problem.predict)(shared, private, inputs))
+            return jax.device_get(self._outputs(*self.parts(client), inputs))
 
-    def _personal(self, key, server, client, train, central, index):
-        data = train.client(index)
-        message = self.algorithm.broadcast(key, server, None if central is None else central.client(0))
-        sent = self.algorithm.select(message, self.algorithm.request(client, data))
-        return self.algorithm.model(key, sent, client, data)
+    @cached_property
+    def _outputs(self) -> Callable[..., PyTree]:
+        return jax.jit(self.problem.predict)
+
+    @cached_property
+    def _personal(self) -> Callable[..., tuple[PyTree, PyTree]]:
+        """The model of one client; compiled once, whoever it is."""
+        def personal(key, server, client, train, central, index):
+            data = train.client(index)
+            message = self.algorithm.broadcast(key, server, None if central is None else central.client(0))
+            sent = self.algorithm.select(message, self.algorithm.request(client, data))
+            return self.algorithm.model(key, sent, client, data)
+
+        return jax.jit(personal)
 
     def _index(self, client: int | str) -> int:
         if self.data is None:

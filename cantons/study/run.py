@@ -275,6 +275,8 @@ class _Run:
             self._save(state)
             self._notice(f"stopped after round {int(state.round)}; go on with --resume --out {self.folder.path}"
                          " (in Python: run(..., out=..., resume=True)).")
+        for callback in self.callbacks:
+            callback.stopped(int(state.round))
         raise KeyboardInterrupt
 
     def _summary(self) -> dict[str, Any]:

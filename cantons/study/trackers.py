@@ -57,6 +57,9 @@ class _TensorBoard(Callback):
             self._writer.add_scalar(name, value, record["round"])
         self._writer.flush()  # a run may be stopped before it is finished
 
+    def stopped(self, round: int) -> None:
+        self._writer.close()
+
     def finished(self, summary: Mapping[str, Any]) -> None:
         self._writer.add_text("summary", _as_code(summary))
         self._writer.close()
@@ -80,6 +83,9 @@ class _MLflow(Callback):
         self._client.log_batch(self._run, metrics=[self._entities.Metric(name, value, now, record["round"])
                                                    for name, value in numbers(record).items()])
 
+    def stopped(self, round: int) -> None:
+        self._client.set_terminated(self._run, "KILLED")
+
     def finished(self, summary: Mapping[str, Any]) -> None:
         self._client.log_dict(self._run, plain(summary), "summary.json")
         self._client.set_terminated(self._run)
@@ -94,6 +100,9 @@ class _WandB(Callback):
 
     def evaluated(self, record: Mapping[str, Any]) -> None:
         self._run.log(numbers(record), step=record["round"])
+
+    def stopped(self, round: int) -> None:
+        self._run.finish(exit_code=130)
 
     def finished(self, summary: Mapping[str, Any]) -> None:
         self._run.summary.update(plain(summary))

@@ -43,7 +43,7 @@ def test_quotes_blank_lines_marks_of_order_and_other_separators_are_understood(f
 def test_times_are_numbers_or_dates(file):
     numbers = file("x,y,t\n1,0,3.5\n2,1,2\n", "numbers.csv")
     assert read_csv(numbers, targets="y", time="t").times.tolist() == [3.5, 2.0]
-    dates = file("x,y,t\n1,0,1970-01-02\n2,1,1970-01-01 00:00:01.5\n", "dates.csv")
+    dates = file("x,y,t\n1,0,1970-01-02\n2,1,1970-01-01T00:00:01.5Z\n", "dates.csv")
     assert read_csv(dates, targets="y", time="t").times.tolist() == [86400.0, 1.5]
 
 
@@ -65,6 +65,7 @@ def test_a_csv_file_has_natural_clients_or_made_up_ones(file):
     (ROWS.replace("25", ""), {"targets": "sick", "client": "who"}, r"column 'age' .* holds '' in row 2 \(from 0\)"),
     (ROWS + "1,ann,2\n", {"targets": "sick"}, r"line 5 of .*people.csv has 3 values for 4 columns \(age, who"),
     (ROWS, {"targets": "sick", "time": "who", "inputs": "age"}, "'who' .* holds neither numbers nor dates"),
+    ("x,y,t\n1,2,2026-01-01\n1,3,\n", {"targets": "y", "time": "t"}, "'t' in .*people.csv has no date in row 1"),
     ("y\n1\n2\n", {"targets": "y"}, "no column of .*people.csv is left for the inputs"),
     ("x,x,y\n1,2,3\n", {"targets": "y"}, "header of .*people.csv is x, x, y; give every column a name of its own"),
     ("x,y\n", {"targets": "y"}, "people.csv holds no rows"),

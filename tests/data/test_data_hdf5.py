@@ -55,6 +55,7 @@ def test_other_features_can_be_named(file):
     ({"ann": ANN, "bob": BOB | {"pixels": PIXELS[3:, 0]}}, {}, r"client 'bob' in .* numbers of shape \(4,\)"),
     ({"ann": ANN, "bob": BOB | {"pixels": PIXELS[3:] * np.nan}}, {}, r"hold nan in row 0 \(from 0\) of client 'bob'"),
     ({"ann": {"pixels": PIXELS[:0], "label": np.arange(0)}}, {}, "no examples for 'ann' in .*some.h5"),
+    ({"ann": {"pixels": PIXELS, "label": 3}}, {}, r"have shape \(5, 4, 4\) and its targets \(\); both need"),
     ({}, {}, "there are no clients in .*some.h5"),
 ])
 def test_bad_files_are_refused_by_name(file, clients, options, sentence):

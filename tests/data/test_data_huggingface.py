@@ -66,9 +66,10 @@ def test_a_single_split_train_is_enough():
 
 @pytest.mark.parametrize("columns, options, sentence", [
     ({}, {"inputs": "xx"}, r"unknown column in the dataset: 'xx'. Did you mean 'x'\? Known: kind, weight, who, x."),
-    ({"x": [[1.0], [2.0, 3.0], [4.0]]}, {}, r"column 'x' of the dataset has shape \(1,\) in row 0 and \(2,\) in row 1"),
-    ({"x": [[1.0], None, [4.0]]}, {}, r"column 'x' of the dataset has no value in row 1 \(from 0\)"),
-    ({"kind": ["a", None, "b"]}, {}, "column 'kind' of the dataset has no value in row 1"),
+    ({"x": [[1.0], [2.0, 3.0], [4.0]]}, {}, r"column 'x' in the dataset has shape \(1,\) in row 0 and \(2,\) in row 1"),
+    ({"x": [[1.0], None, [4.0]]}, {}, r"column 'x' in the dataset has no value in row 1 \(from 0\)"),
+    ({"kind": ["a", None, "b"]}, {}, "column 'kind' in the dataset has no value in row 1"),
+    ({"x": [], "weight": [], "kind": [], "who": []}, {}, "the dataset holds no rows"),
     ({"x": ["a", "b", "c"]}, {}, "column 'x' in the dataset holds 'a' in row 0"),
 ])
 def test_bad_datasets_are_refused(columns, options, sentence):
@@ -86,7 +87,14 @@ def test_splits_that_do_not_fit_are_refused():
 
 
 def test_other_folders_and_objects_are_refused(tmp_path):
-    with pytest.raises(InputError, match="it is no folder that save_to_disk has written"):
+    with pytest.raises(InputError, match="it is not a whole folder as save_to_disk writes it"):
         huggingface(tmp_path, inputs="x", targets="y")
+    made().save_to_disk(tmp_path / "pets")
+    for name, content in (("state.json", "{"), ("data-00000-of-00001.arrow", "?")):
+        (tmp_path / "pets" / name).write_text(content)
+        with pytest.raises(InputError, match="cannot read .*pets") as error:
+            huggingface(tmp_path / "pets", inputs="x", targets="kind")
+        assert "\n" not in str(error.value)
+        made().save_to_disk(tmp_path / "pets")
     with pytest.raises(InputError, match="read_huggingface got a dict"):
         read_huggingface(COLUMNS, inputs="x", targets="y")

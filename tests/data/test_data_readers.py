@@ -39,6 +39,10 @@ def test_labels_are_renumbered_and_kept(npz):
     assert table.clients.tolist() == list("abab")
 
 
+def test_an_archive_may_say_when_its_rows_arrived(npz):
+    assert read_npz(npz(x=X, y=X[:, 0], when=[4, 3, 2, 1]), time="when").times.tolist() == [4, 3, 2, 1]
+
+
 @pytest.mark.parametrize("labels", [np.array(list("yxyz")), np.array([1.0, -1.0, 1.0, 10.0])])
 def test_labels_may_be_words_or_whole_numbers(npz, labels):
     table = read_npz(npz(pixels=X, kind=labels), inputs="pixels", targets="kind")

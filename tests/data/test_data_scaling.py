@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cantons.data import federation, scaled
+from cantons.data import federation, scaled, with_validation
 from cantons.errors import InputError
 
 RANDOM = np.random.default_rng(0)
@@ -58,3 +58,10 @@ def test_none_touches_nothing():
 def test_an_unknown_scale_is_refused():
     with pytest.raises(InputError, match="scale is 'units'; give one of 'none', 'unit', 'standard'"):
         scaled(made(), "units")
+
+
+def test_rows_to_choose_by_are_scaled_like_the_others():
+    plain = with_validation(made(), 0.3)
+    both = scaled(plain, "standard")
+    scale, shift = np.polyfit(plain.train.inputs[:, 0], both.train.inputs[:, 0], 1)
+    np.testing.assert_allclose(both.validation.inputs[:, 0], scale * plain.validation.inputs[:, 0] + shift, atol=1e-3)
