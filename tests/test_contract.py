@@ -340,16 +340,13 @@ def test_one_by_one_on_one_device_or_vectorised_by_threes_on_two_the_answer_is_t
 
 
 def spelled_out(templates, shared, private):
-    paths = {"shared": [path for path, *_ in leaves(shared)], "private": [path for path, *_ in leaves(private)]}
-    shapes = {part: dict(zip(paths[part], (shape for _, shape, _ in leaves(tree)), strict=True))
-              for part, tree in (("shared", shared), ("private", private))}
+    """(path, shape) of every array that the templates stand for."""
+    parts = {"{shared}": shared, "{private}": private}
     found = []
     for template in templates:
-        part = next((part for part in shapes if "{" + part + "}" in template), None)
-        if part is None:
-            found.append((template, ()))
-        else:
-            found += [(template.replace("{" + part + "}", path), shape) for path, shape in shapes[part].items()]
+        mark = next((mark for mark in parts if mark in template), None)
+        found += [(template, ())] if mark is None else [
+            (template.replace(mark, path), shape) for path, shape, _ in leaves(parts[mark])]
     return found
 
 

@@ -12,6 +12,7 @@ from cantons.data.divide import Partition, from_table
 from cantons.data.extras import needed
 from cantons.data.federation import Federation
 from cantons.data.files import reading
+from cantons.data.nulls import no_nulls
 from cantons.data.recorded import recorded
 from cantons.data.scaling import Scale
 from cantons.data.table import Table
@@ -86,13 +87,13 @@ def _from_disk(datasets: Any, path: str | Path) -> Any:
 
 
 def _array(dataset: Any, name: str, which: str) -> np.ndarray:
-    values = np.asarray(dataset.select_columns([name]).with_format("numpy")[:][name])
+    column = dataset.select_columns([name])
+    no_nulls(column.with_format("arrow")[:][name], which)
+    values = np.asarray(column.with_format("numpy")[:][name])
     if values.dtype != object:
         return values
-    for row, value in enumerate(values):
-        if value is None:
-            raise InputError(f"{which} has no value in row {row} (from 0); remove such rows or fill in a value.")
-        if np.shape(value) != np.shape(values[0]):
-            raise InputError(f"{which} has shape {np.shape(values[0])} in row 0 and {np.shape(value)} in row {row}; "
-                             "all rows must agree.")
+    shapes = [np.shape(value) for value in values]
+    odd = next((row for row, shape in enumerate(shapes) if shape != shapes[0]), None)
+    if odd is not None:
+        raise InputError(f"{which} has shape {shapes[0]} in row 0 and {shapes[odd]} in row {odd}; all rows must agree.")
     return np.array(values.tolist())

@@ -12,6 +12,7 @@ from cantons.data.divide import Partition, from_table
 from cantons.data.extras import needed
 from cantons.data.federation import Federation
 from cantons.data.files import reading
+from cantons.data.nulls import no_nulls
 from cantons.data.recorded import recorded
 from cantons.data.scaling import Scale
 from cantons.data.table import Table
@@ -64,9 +65,7 @@ def _array(column: Any, which: str) -> np.ndarray:
     """A column of pyarrow as an array; lists, however deep, become further axes."""
     from pyarrow import compute, types
 
-    if column.null_count:
-        row = int(np.argmax(column.is_null().to_numpy()))
-        raise InputError(f"{which} has no value in row {row} (from 0); remove such rows or fill in a value.")
+    no_nulls(column, which)
     if types.is_list(column.type) or types.is_large_list(column.type) or types.is_fixed_size_list(column.type):
         lengths = compute.list_value_length(column).to_numpy()
         if len(lengths) and (lengths != lengths[0]).any():
