@@ -21,7 +21,24 @@ if TYPE_CHECKING:
         scaffold,
     )
     from cantons.clock import rounds
-    from cantons.data import Federation, digits, federation, from_clients, libsvm, npz, synthetic, task_protocol
+    from cantons.data import (
+        Federation,
+        csv,
+        digits,
+        federation,
+        from_clients,
+        hdf5,
+        huggingface,
+        leaf,
+        libsvm,
+        movielens,
+        npz,
+        parquet,
+        synthetic,
+        task_protocol,
+        text,
+        with_validation,
+    )
     from cantons.engine import Local
     from cantons.errors import InputError
     from cantons.models import cnn, linear, mlp
@@ -39,7 +56,9 @@ _HOMES = {
         "central fedadam fedavg fedavg_finetune fedavgm fedopt fedprox fedsgd fedyogi "
         "independent l2gd scaffold",
     "cantons.clock": "rounds",
-    "cantons.data": "Federation digits federation from_clients libsvm npz synthetic task_protocol",
+    "cantons.data":
+        "Federation csv digits federation from_clients hdf5 huggingface leaf libsvm movielens npz parquet "
+        "synthetic task_protocol text with_validation",
     "cantons.engine": "Local",
     "cantons.errors": "InputError",
     "cantons.models": "cnn linear mlp",
@@ -81,6 +100,7 @@ __all__ = [
     "central",
     "classification",
     "cnn",
+    "csv",
     "digits",
     "fedadam",
     "fedavg",
@@ -95,18 +115,25 @@ __all__ = [
     "from_equinox",
     "from_flax",
     "from_functions",
+    "hdf5",
+    "huggingface",
     "independent",
     "l2gd",
+    "leaf",
     "libsvm",
     "linear",
     "load",
     "logistic",
     "mlp",
+    "movielens",
     "npz",
+    "parquet",
     "regression",
     "rounds",
     "run",
     "scaffold",
     "synthetic",
     "task_protocol",
+    "text",
+    "with_validation",
 ]

@@ -6,9 +6,9 @@ import cantons
 
 FACE = """
     Algorithm Batch Callback Clock Federation InputError Local Problem Result Stack Sum Trained
-    central classification cnn digits fedadam fedavg fedavg_finetune fedavgm federation fedopt fedprox fedsgd fedyogi
-    from_clients from_equinox from_flax from_functions independent l2gd libsvm linear load logistic mlp npz regression
-    rounds run scaffold synthetic task_protocol
+    central classification cnn csv digits fedadam fedavg fedavg_finetune fedavgm federation fedopt fedprox fedsgd
+    fedyogi from_clients from_equinox from_flax from_functions hdf5 huggingface independent l2gd leaf libsvm linear load
+    logistic mlp movielens npz parquet regression rounds run scaffold synthetic task_protocol text with_validation
 """.split()
 
 

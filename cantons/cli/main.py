@@ -152,12 +152,24 @@ def list_parts(kind: str | None) -> None:
 
 @cantons.command()
 @click.argument("name")
-def describe(name: str) -> None:
-    """Say what the part NAME does, where it comes from, its options and, for an algorithm, what leaves the client."""
-    from cantons.cli import show
-    from cantons.study.describe import describe_part
+@click.option("--set", "changes", multiple=True, metavar="OPTION=VALUE",
+              help="For data: make it with this option, as in --set clients=20; may be repeated.")
+@click.option("--plot", type=click.Path(path_type=Path), help="For data: draw who has which labels to this file.")
+def describe(name: str, changes: tuple[str, ...], plot: Path | None) -> None:
+    """Say what the part NAME does, where it comes from and what its options are.
 
-    show.description(describe_part(name))
+    For an algorithm, also what leaves the client: every leaf that travels. For data, or for a study file, also the
+    clients, their sizes and how much their labels differ.
+    """
+    from cantons.cli import show
+    from cantons.cli.changes import parsed
+    from cantons.study.describe import describe_part, federation_of
+
+    if not name.endswith(".toml"):
+        described = describe_part(name)
+        show.description(described)
+    if name.endswith(".toml") or (described.kind == "data" and (changes or not described.required)):
+        show.federation(federation_of(name, parsed(changes)), plot)
 
 
 @cantons.command()

@@ -14,7 +14,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from cantons.data import Federation, label_counts, label_skew
+from cantons.errors import InputError
 from cantons.report.collect import collect
+from cantons.report.skew import write_skew
 from cantons.report.table import cells, comparison_rows
 from cantons.study.callbacks import Callback
 from cantons.study.describe import Description
@@ -107,6 +110,16 @@ def description(described: Description) -> None:
         for way, leaves in (("down", described.down), ("up", described.up)):
             for path, shape, kind in leaves or [("nothing", (), "")]:
                 click.echo(f"  {way:<5} {path:<28} {' x '.join(map(str, shape)) or ('1' if kind else ''):<10} {kind}")
+
+
+def federation(data: Federation, plot: Path | None) -> None:
+    click.echo(f"\n{data.describe()}")
+    if data.classes is not None:
+        click.echo(f"label skew: {label_skew(data):.2f} (mean total variation from everybody's labels; 0: all alike)")
+        if plot is not None:
+            click.echo(f"plot: {write_skew(label_counts(data), plot)}")
+    elif plot is not None:
+        raise InputError(f"{data.name} has numbers for targets, so there are no labels to plot.")
 
 
 def as_json(summary: Mapping[str, Any]) -> None:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import inspect
 import sys
-from typing import Any, NamedTuple
+from collections import abc
+from collections.abc import Mapping
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from cantons.data import digits
+import numpy as np
+
+from cantons.data import Federation, digits
 from cantons.engine import Local
-from cantons.errors import unknown
+from cantons.errors import check_options, unknown
 from cantons.metrics import leaves
 from cantons.models import mlp
 from cantons.problem import classification
-from cantons.study.parts import PARTS, part
+from cantons.study.parts import PARTS, make, part
 
 
 class Option(NamedTuple):
@@ -30,6 +36,11 @@ class Description(NamedTuple):
     down: list[tuple[str, tuple[int, ...], str]]  # (leaf, shape, type) of the message; algorithms only
     up: list[tuple[str, tuple[int, ...], str]]
 
+    @property
+    def required(self) -> list[str]:
+        """The options without a default."""
+        return [option.name for option in self.options if option.default == "required"]
+
 
 def describe_part(name: str) -> Description:
     """Find `name` among all the parts and describe it."""
@@ -40,10 +51,22 @@ def describe_part(name: str) -> Description:
         raise unknown("part", name, {known for names in PARTS.values() for known in names})
     function = part(kinds[0], name)
     module = sys.modules[getattr(function, "__wrapped__", function).__module__]
-    options = [Option(option.name, _type(option), _default(option))
+    hints = get_type_hints(getattr(function, "__wrapped__", function))
+    options = [Option(option.name, _type(hints.get(option.name, Any)), _default(option))
                for option in inspect.signature(function).parameters.values() if option.name not in ("data", "self")]
     down, up = what_travels(function()) if kinds[0] == "algorithm" else ([], [])
     return Description(kinds[0], name, inspect.getdoc(function) or "", inspect.getdoc(module) or "", options, down, up)
+
+
+def federation_of(name: str, options: Mapping[str, Any]) -> Federation:
+    """The data called `name`, made with `options`; or the data of a study file, its [data] changed by them."""
+    if name.endswith(".toml"):
+        from cantons.study.read import read_study
+
+        study = read_study(Path(name), {f"data.{key}": value for key, value in options.items()})
+        return make("data", study.tables["data"])
+    check_options(part("data", name), options, name)
+    return make("data", {"name": name, **options})
 
 
 def what_travels(recipe: Any) -> tuple[list, list]:
@@ -62,6 +85,11 @@ def _default(option: inspect.Parameter) -> str:
     return "required" if option.default is option.empty else repr(option.default)
 
 
-def _type(option: inspect.Parameter) -> str:
-    annotation = option.annotation
-    return annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
+def _type(hint: Any) -> str:
+    """A type in the words of a study file: what only Python can give is left out."""
+    if get_origin(hint) is Literal:
+        return ", ".join(map(repr, get_args(hint)))
+    if isinstance(hint, UnionType) or get_origin(hint) is Union:
+        kinds = [kind for kind in get_args(hint) if get_origin(kind) is not abc.Callable and kind is not np.ndarray]
+        return " or ".join("none" if kind is type(None) else _type(kind) for kind in kinds)
+    return getattr(hint, "__name__", str(hint))

@@ -144,3 +144,13 @@ def test_predict_and_export_read_a_finished_run(call, tmp_path):
     for part, shapes in about["parts"].items():
         arrays = load_file(tmp_path / "there" / "export" / f"{part}.safetensors")
         assert {name: list(array.shape) for name, array in arrays.items()} == shapes
+
+
+def test_describe_shows_the_clients_of_data_and_draws_their_labels(call, tmp_path):
+    done = call("describe", "digits", "--set", "clients=7", "--set", "partition=dirichlet", "--plot", "skew.png")
+    assert done.exit_code == 0, done.output
+    assert "7 clients" in done.output and "label skew: 0." in done.output
+    assert (tmp_path / "skew.png").stat().st_size > 5000
+    assert "12 clients" in call("describe", "study.toml").output
+    assert "Did you mean 'clients'?" in call("describe", "digits", "--set", "client=7").output
+    assert "required" in call("describe", "csv").output
