@@ -15,7 +15,7 @@ from pfl.callback.base import TrainingProcessCallback
 from pfl.data import FederatedDataset
 from pfl.data.sampling import get_user_sampler
 from pfl.hyperparam import NNEvalHyperParams, NNTrainHyperParams
-from pfl.internal.ops.pytorch_ops import get_default_device, to_tensor
+from pfl.internal.ops.pytorch_ops import get_default_device
 from pfl.metrics import Metrics
 from pfl.model.pytorch import PyTorchModel
 from torch_networks import channels_first, network
@@ -44,7 +44,8 @@ def trainable(name: str) -> torch.nn.Module:
 def main() -> None:
     work = workload()
     windows = Windows(work.window, "pfl", "torch", "numpy")
-    users = [(to_tensor(channels_first(inputs)), to_tensor(labels))
+    device = get_default_device()
+    users = [(torch.as_tensor(channels_first(inputs), device=device), torch.as_tensor(labels, device=device))
              for inputs, labels in random_clients(work, np.int64)]
     net = trainable(work.model)
     FederatedAveraging().run(

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, get_args, get_type_hints
 
 import pydantic
 
@@ -127,6 +127,9 @@ def _checked(source: str, where: str, kind: str, table: Any, folder: Path | None
     for key in options:
         if key not in allowed:
             raise InputError(f"{source}: {unknown(f'option in [{where}]', key, allowed)}")
+    # TOML has no word for nothing: "none" stands for it where an option may be left open.
+    options = {key: None if value == "none" and type(None) in get_args(allowed[key][0]) else value
+               for key, value in options.items()}
     schema = pydantic.create_model(where, __config__=pydantic.ConfigDict(
         arbitrary_types_allowed=True, strict=True), **allowed)
     try:

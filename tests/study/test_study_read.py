@@ -130,3 +130,9 @@ def test_broken_files_are_said_to_be_broken(tmp_path, text, sentence):
 def test_a_missing_file_is_said_to_be_missing(tmp_path):
     with pytest.raises(ct.InputError, match="cannot read the study"):
         read_study(tmp_path / "none.toml")
+
+
+def test_none_is_written_as_a_word_where_an_option_may_be_open(study):
+    assert read_study(study, {"algorithm.batch_size": "none"}).tables["algorithm"]["batch_size"] is None
+    with pytest.raises(ct.InputError, match="algorithm.epochs = 'none'; give a valid integer"):
+        read_study(study, {"algorithm.epochs": "none"})
