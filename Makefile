@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint types check-resume bench clean
+.PHONY: demo test lint types check-resume bench docs clean
 
 demo: $(VENV)/.core
 	$(BIN)/cantons demo
@@ -21,9 +21,14 @@ types: $(VENV)/.test
 check-resume: $(VENV)/.test
 	$(BIN)/python tests/study/kill_and_resume.py --kills 20
 
-# Our engine beside the bare compiled program, on this machine.
+# Our rounds beside those of pfl-research, FedJAX and Flower, each in an environment of its own (benchmarks/.venvs).
 bench: $(VENV)/.core
-	$(BIN)/python benchmarks/rounds.py
+	$(BIN)/python benchmarks/peers.py
+
+# The documentation as a site in build/site. A link or an anchor that leads nowhere is an error.
+docs: $(VENV)/.test
+	$(BIN)/mkdocs build --quiet
+	@echo "open build/site/index.html; its search needs a server: $(BIN)/mkdocs serve"
 
 $(VENV)/bin/pip:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "cantons needs Python 3.11 or newer; set PYTHON=...")'

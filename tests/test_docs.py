@@ -13,6 +13,7 @@ import itertools
 import re
 import runpy
 import shlex
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -100,8 +101,19 @@ def test_every_fence_is_a_block_that_is_checked(page):
 def test_every_option_of_an_algorithm_is_explained(name):
     explained = (ALGORITHMS[name].__doc__ or "") + (ROOT / "docs/algorithms/index.md").read_text()
     for option in ALGORITHMS[name].__signature__.parameters:
-        assert f"`{option}" in explained, (f"nothing says what {option} of {name} means; say it in the docstring, or in "
-                                           "docs/algorithms/index.md if several algorithms have it")
+        assert f"`{option}" in explained, (f"nothing says what {option} of {name} means; say so in its docstring, or "
+                                           "in docs/algorithms/index.md if others have it too")
+
+
+def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path):
+    done = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path], cwd=ROOT,
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    pages = {page.relative_to(tmp_path).as_posix(): page.read_text() for page in tmp_path.rglob("*.html")}
+    assert {f"algorithms/{name}.html" for name in ALGORITHMS} < pages.keys()
+    for name, text in pages.items():
+        assert not re.findall(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="?(?:https?:)?//', text), name
+        assert not re.findall(r"<!-- (?:algorithms|options|help)", text), name
 
 
 @pytest.mark.parametrize("study", sorted((ROOT / "studies").rglob("*.toml")), ids=lambda path: path.stem)

@@ -7,13 +7,13 @@ import sys
 
 os.environ |= {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
 
-import flower_client  # noqa: E402
-from contender import Windows, workload  # noqa: E402
-from flwr.app import ArrayRecord, ConfigRecord, Context  # noqa: E402
-from flwr.serverapp import Grid, ServerApp  # noqa: E402
-from flwr.serverapp.strategy import FedAvg  # noqa: E402
-from flwr.simulation import run_simulation  # noqa: E402
-from torch_networks import network  # noqa: E402
+import flower_client
+from contender import Windows, workload
+from flwr.app import ArrayRecord, ConfigRecord, Context
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAvg
+from flwr.simulation import run_simulation
+from torch_networks import network
 
 
 def main() -> None:
