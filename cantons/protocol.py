@@ -111,7 +111,7 @@ class Algorithm(NamedTuple):
     The server's state has a field `shared`: the shared part the server would hand to a stranger.
     """
 
-    init_server: Callable[[Key, PyTree], PyTree]  # (key, shared) -> server
+    init_server: Callable[[Key, PyTree, PyTree], PyTree]  # (key, shared, private) -> server
     init_client: Callable[[Key, PyTree, PyTree], PyTree]  # (key, shared, private) -> client
     broadcast: Callable[[Key, PyTree, Data | None], PyTree]  # (key, server, central) -> message
     client_update: Callable[[Key, PyTree, PyTree, Data], tuple[PyTree, PyTree]]  # -> (upload, client)
@@ -123,6 +123,7 @@ class Algorithm(NamedTuple):
     select: Callable[[PyTree, PyTree], PyTree] = everything
     needs_private: bool = False  # refuse a problem whose private part is empty
     needs_shared: bool = True  # refuse a problem whose shared part is empty
+    counts_once: bool = False  # refuse a clock that may count one upload several times
     central: str = "own"  # what `central` is: the datacenter's "own" data, or all clients' data "pooled"
 
 
@@ -150,6 +151,7 @@ class Clock(NamedTuple):
     full: bool  # every slot is always taken by a client that acts: nothing need be skipped
     arrays: PyTree
     plan: Callable[[PyTree, Key, Array], Plan]  # (arrays, key, round) -> plan
+    repeats: bool = False  # a plan's counts may be above 1
     actors_hear: bool = False  # whoever acts has heard; else one who has not sees NaN in place of the message
 
 

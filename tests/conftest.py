@@ -164,7 +164,7 @@ class PlainLoop:
     def begin(self, parts):
         """Everybody starts from the same (shared, private)."""
         self.start = jax.tree.map(jnp.asarray, parts)
-        self.server = self.algorithm.init_server(self.start_key, self.start[0])
+        self.server = self.algorithm.init_server(self.start_key, *self.start)
         self.clients = [self.algorithm.init_client(jax.random.fold_in(self.start_key, index), *self.start)
                         for index in range(self.population)]
         self.done, self.unheard, self.uploads = 0, set(), {}

@@ -108,7 +108,7 @@ def travelling(algorithm, problem, data):
     def travel(key, train):
         shared, private = problem.init(key)
         client = algorithm.init_client(key, shared, private)
-        message = algorithm.broadcast(key, algorithm.init_server(key, shared), pooled(train).client(0))
+        message = algorithm.broadcast(key, algorithm.init_server(key, shared, private), pooled(train).client(0))
         sent = algorithm.select(message, algorithm.request(client, train.client(0)))
         return sent, algorithm.client_update(key, sent, client, train.client(0))[0]
 
@@ -179,7 +179,7 @@ def test_an_algorithm_built_twice_says_the_same_and_leaves_its_arguments_alone(n
         algorithm = built(name, problem)
         handle = jax.tree.map(jnp.asarray, pooled(labels.train)).client(0)
         key, (shared, private) = jax.random.key(0), problem.init(jax.random.key(1))
-        server = algorithm.init_server(key, shared)
+        server = algorithm.init_server(key, shared, private)
         client = algorithm.init_client(key, shared, private)
         message = algorithm.broadcast(key, server, handle)
         given = server, client, message
@@ -295,7 +295,8 @@ def side_by_side(algorithms):
         rule = Stack(lambda key, uploads, ids, counts: {
             name: rule.reduce(key, uploads[name], ids, counts) for name, rule in rules.items()})
     return Algorithm(
-        init_server=lambda key, shared: Servers(shared, each(lambda name, one: one.init_server(key, shared))),
+        init_server=lambda key, shared, private: Servers(
+            shared, each(lambda name, one: one.init_server(key, shared, private))),
         init_client=lambda key, *parts: each(lambda name, one: one.init_client(key, *parts)),
         broadcast=lambda key, server, central: each(
             lambda name, one: one.broadcast(key, server.each[name], central)),

@@ -35,7 +35,7 @@ def sign_vote(problem: Problem, population: int, *, step_size: float = 0.1) -> A
     count = Sum(lift=lambda signs: jax.tree.map(lambda leaf: leaf.astype(float), signs),
                 finish=lambda key, votes: votes)
     return Algorithm(
-        init_server=lambda key, shared: Server(shared),
+        init_server=lambda key, shared, private: Server(shared),
         init_client=lambda key, shared, private: private,
         broadcast=lambda key, server, central: server.shared,
         client_update=client_update,
@@ -61,7 +61,7 @@ def median_descent(problem: Problem, population: int, *, step_size: float = 0.1)
         return jax.tree.map(middle, uploads)
 
     return Algorithm(
-        init_server=lambda key, shared: Server(shared),
+        init_server=lambda key, shared, private: Server(shared),
         init_client=lambda key, shared, private: private,
         broadcast=lambda key, server, central: server.shared,
         client_update=client_update,
@@ -101,7 +101,7 @@ def gradient_table(problem: Problem, population: int, *, step_size: float = 0.1)
         return Table(shared, total)
 
     return Algorithm(
-        init_server=lambda key, shared: Table(shared, zeros(shared)),
+        init_server=lambda key, shared, private: Table(shared, zeros(shared)),
         init_client=lambda key, shared, private: Row(private, zeros(shared), zeros(shared)),
         broadcast=lambda key, server, central: server.shared,
         client_update=client_update,

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 
 from cantons.aggregate import weighted_mean
-from cantons.algorithm.schedule import Schedule, as_schedule
+from cantons.algorithm.schedule import Schedule, as_schedule, usual_step
 from cantons.algorithm.training import Adjust, Trained, Work, fitter
 from cantons.algorithm.trees import scale, subtract
 from cantons.errors import at_least, one_of
@@ -55,9 +55,9 @@ def averaging(
     one_of("weighting", weighting, ("examples", "uniform"))
     at_least("fit_epochs", fit_epochs, 1)
     schedule = as_schedule(step_size)
-    fit = fitter(problem.loss, Work(epochs=fit_epochs, batch_size=batch_size))
+    fit = fitter(problem.loss, Work(epochs=fit_epochs, batch_size=batch_size), usual_step(step_size))
 
-    def init_server(key, shared):
+    def init_server(key, shared, private):
         return Server(shared, server_optimizer.init(shared), jnp.zeros((), jnp.int32))
 
     def init_client(key, shared, private):
@@ -78,7 +78,7 @@ def averaging(
         return Server(optax.apply_updates(server.shared, moves), memory, server.round + 1)
 
     def model(key, message, client, data):
-        private = fit(key, message.shared, client.private, data, message.step_size, client.visits)
+        private = fit(key, message.shared, client.private, data, client.visits)
         return message.shared, private
 
     return Algorithm(init_server, init_client, broadcast, client_update, weighted_mean, server_update, model)

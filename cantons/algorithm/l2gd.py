@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from cantons.aggregate import mean
-from cantons.algorithm.schedule import Schedule, as_schedule
+from cantons.algorithm.schedule import Schedule, as_schedule, usual_step
 from cantons.algorithm.training import Work, trainer
 from cantons.errors import InputError, at_least, fraction
 from cantons.protocol import Algorithm, Array, Problem, PyTree
@@ -61,7 +61,7 @@ def l2gd(problem: Problem, population: int, *, penalty: float = 0.1, communicati
     step = trainer(problem.loss, Work(steps=1, batch_size=batch_size))
     tune = trainer(problem.loss, Work(epochs=fit_epochs, batch_size=batch_size))
 
-    def init_server(key, shared):
+    def init_server(key, shared, private):
         return Server(shared, jnp.zeros((), jnp.int32))
 
     def init_client(key, shared, private):
@@ -91,7 +91,7 @@ def l2gd(problem: Problem, population: int, *, penalty: float = 0.1, communicati
 
     def model(key, message, client, data):
         def first_time():
-            tuned = tune(key, message.shared, client.private, data, message.step_size)
+            tuned = tune(key, message.shared, client.private, data, usual_step(step_size))
             return near_mean(message, tuned.shared), tuned.private
 
         return jax.lax.cond(client.visits == 0, first_time, lambda: (client.own, client.private))

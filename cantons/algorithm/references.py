@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from cantons.aggregate import mean
-from cantons.algorithm.schedule import Schedule, as_schedule
+from cantons.algorithm.schedule import Schedule, as_schedule, usual_step
 from cantons.algorithm.training import Optimizer, Work, trainer
 from cantons.errors import at_least
 from cantons.protocol import Algorithm, Array, Problem, PyTree
@@ -45,7 +45,7 @@ def independent(problem: Problem, population: int, *, step_size: float | dict | 
     train = trainer(problem.loss, Work(epochs, steps, batch_size), optimizer, clip_norm)
     first = trainer(problem.loss, Work(fit_epochs, batch_size=batch_size), optimizer, clip_norm)
 
-    def init_server(key, shared):
+    def init_server(key, shared, private):
         return Server(shared, (), jnp.zeros((), jnp.int32))
 
     def init_client(key, shared, private):
@@ -63,7 +63,7 @@ def independent(problem: Problem, population: int, *, step_size: float | dict | 
 
     def model(key, message, client, data):
         def first_time():
-            trained = first(key, client.own, client.private, data, message.step_size)
+            trained = first(key, client.own, client.private, data, usual_step(step_size))
             return trained.shared, trained.private
 
         return jax.lax.cond(client.visits == 0, first_time, lambda: (client.own, client.private))
@@ -83,8 +83,8 @@ def central(problem: Problem, population: int, *, step_size: float | dict | Sche
     schedule = as_schedule(step_size)
     train = trainer(problem.loss, Work(steps=steps, batch_size=batch_size), optimizer, clip_norm)
 
-    def init_server(key, shared):
-        return Server(shared, problem.init(key)[1], jnp.zeros((), jnp.int32))
+    def init_server(key, shared, private):
+        return Server(shared, private, jnp.zeros((), jnp.int32))
 
     def init_client(key, shared, private):
         return ()

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from cantons.aggregate import mean
-from cantons.algorithm.schedule import Schedule, as_schedule
+from cantons.algorithm.schedule import Schedule, as_schedule, usual_step
 from cantons.algorithm.training import Work, fitter, trainer
 from cantons.algorithm.trees import add, scale, subtract, zeros
 from cantons.errors import at_least, one_of, positive
@@ -50,16 +50,17 @@ def scaffold(problem: Problem, population: int, *, option: str = "II", step_size
     """Local steps along g - c_i + c. Option I renews c_i by a gradient at the shared model, II by the path.
 
     Under sampling the server's control moves by |S|/N times the cohort's mean change. An upload that is
-    lost rolls its client back, so that c stays the mean of all c_i. Sample cohorts without replacement.
+    lost rolls its client back, so that c stays the mean of all c_i; sampling with replacement would break that
+    and is refused.
     """
     one_of("option", option, ("I", "II"))
     positive("server_step_size", server_step_size)
     at_least("fit_epochs", fit_epochs, 1)
     schedule = as_schedule(step_size)
     train = trainer(problem.loss, Work(epochs, steps, batch_size))
-    fit = fitter(problem.loss, Work(epochs=fit_epochs, batch_size=batch_size))
+    fit = fitter(problem.loss, Work(epochs=fit_epochs, batch_size=batch_size), usual_step(step_size))
 
-    def init_server(key, shared):
+    def init_server(key, shared, private):
         return Server(shared, zeros(shared), jnp.zeros((), jnp.int32))
 
     def init_client(key, shared, private):
@@ -77,7 +78,9 @@ def scaffold(problem: Problem, population: int, *, option: str = "II", step_size
             own_control = jax.grad(problem.loss)(message.shared, client.private, data.full())
         else:
             # c_i - c + (x - y_i) / (K * step): the mean gradient met on the way, seen from its end.
-            own_control = subtract(scale(-1.0 / (local.steps * message.step_size), change), correction)
+            way = local.steps * message.step_size
+            met = subtract(scale(-1.0 / jnp.where(way > 0, way, 1.0), change), correction)
+            own_control = jax.tree.map(lambda new, old: jnp.where(way > 0, new, old), met, client.own_control)
         upload = Upload(change, subtract(own_control, client.own_control))
         return upload, Client(local.private, own_control, client.visits + 1)
 
@@ -87,7 +90,7 @@ def scaffold(problem: Problem, population: int, *, option: str = "II", step_size
         return Server(add(server.shared, moved), add(server.control, learned), server.round + 1)
 
     def model(key, message, client, data):
-        private = fit(key, message.shared, client.private, data, message.step_size, client.visits)
+        private = fit(key, message.shared, client.private, data, client.visits)
         return message.shared, private
 
-    return Algorithm(init_server, init_client, broadcast, client_update, mean, server_update, model)
+    return Algorithm(init_server, init_client, broadcast, client_update, mean, server_update, model, counts_once=True)

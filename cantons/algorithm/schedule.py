@@ -42,6 +42,13 @@ def step_decay(start: float, factor: float, every: int) -> Schedule:
 SCHEDULES: dict[str, Callable[..., Schedule]] = {"constant": constant, "linear": linear, "step_decay": step_decay}
 
 
+def usual_step(step_size: float | dict | Schedule) -> float | Array:
+    """The step size for work outside the rounds, such as a new client's: a schedule's peak, not where it has got to."""
+    if isinstance(step_size, dict):
+        return next(step_size[name] for name in ("peak", "start", "value") if name in step_size)
+    return step_size(jnp.zeros((), jnp.int32)) if callable(step_size) else step_size
+
+
 def as_schedule(step_size: float | dict | Schedule) -> Schedule:
     """A number, `{"name": "linear", "peak": 0.1, "rounds": 100}`, or a function, as a function of the round."""
     if callable(step_size):

@@ -107,14 +107,14 @@ def trainer(loss: Loss, work: Work, optimizer: Optimizer = "sgd",
     return train
 
 
-def fitter(loss: Loss, work: Work) -> Callable[[Key, PyTree, PyTree, Data, Array, Array], PyTree]:
-    """Build `fit(key, shared, private, data, step_size, visits)`: the private part a client predicts with.
+def fitter(loss: Loss, work: Work, step_size: Array | float) -> Callable[[Key, PyTree, PyTree, Data, Array], PyTree]:
+    """Build `fit(key, shared, private, data, visits)`: the private part a client predicts with.
 
     A client that has acted keeps what it learned. One that never has, because it is new or remembers
     nothing, fits its private part on its own training data while the shared part stands still.
     """
 
-    def fit(key: Key, shared: PyTree, private: PyTree, data: Data, step_size: Array, visits: Array) -> PyTree:
+    def fit(key: Key, shared: PyTree, private: PyTree, data: Data, visits: Array) -> PyTree:
         if not jax.tree.leaves(private):
             return private
         train = trainer(lambda part, nothing, batch: loss(shared, part, batch), work)

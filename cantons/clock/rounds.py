@@ -24,21 +24,23 @@ def rounds(population: int, *, cohort: int | None = None, replace: bool = False,
     if cohort is None:
         cohort = population
     at_least("cohort", cohort, 1)
-    if cohort > population:
+    if cohort > population and not replace:
         raise InputError(f"cohort is {cohort} but there are only {population} clients; give at most {population}.")
     if available is not None:
         if replace:
             raise InputError("an availability trace is drawn from without replacement; set replace = false.")
-        return Clock(cohort, False, _trace(available, population), _from_available(population, cohort), True)
+        return Clock(cohort, False, _trace(available, population), _from_available(population, cohort),
+                     actors_hear=True)
     if replace:
-        return Clock(cohort, False, (), _with_replacement(population, cohort), True)
+        return Clock(cohort, False, (), _with_replacement(population, cohort), repeats=True, actors_hear=True)
     if cohort == population:
-        return Clock(cohort, True, (), lambda arrays, key, round: _all_three(jnp.arange(population), population), True)
+        return Clock(cohort, True, (), lambda arrays, key, round: _all_three(jnp.arange(population), population),
+                     actors_hear=True)
 
     def sample(arrays: tuple, key: Key, round: Array) -> Plan:
         return _all_three(jnp.sort(permutation(key, population)(jnp.arange(cohort))), population)
 
-    return Clock(cohort, True, (), sample, True)
+    return Clock(cohort, True, (), sample, actors_hear=True)
 
 
 def _all_three(ids: Array, population: int, counts: Array | None = None) -> Plan:

@@ -110,7 +110,7 @@ class Examples:
             carry, places_of(number), rows_of(places_of(number))), carry)
 
     def _mask(self, places: Array, size: int | None = None) -> Array:
-        whole = isinstance(self.size, int) and self.size % (size or self.longest or 1) == 0
+        whole = isinstance(self.size, int) and self.size > 0 and self.size % (size or self.longest) == 0
         # Known at compile time to be all ones, so that the compiler drops the masking altogether.
         return jnp.ones(places.shape) if whole else (places < self.size).astype(float)
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from cantons.engine.round import keyed
+from cantons.errors import InputError
 from cantons.protocol import Algorithm, Array, Key, PyTree, State
 
 
@@ -22,9 +23,19 @@ def initial_clients(algorithm: Algorithm, key: Key, parts: tuple[PyTree, PyTree]
 
 def initial_state(algorithm: Algorithm, key: Key, parts: tuple[PyTree, PyTree], population: int) -> State:
     return State(
-        server=algorithm.init_server(key, parts[0]),
+        server=algorithm.init_server(key, *parts),
         clients=initial_clients(algorithm, key, parts, jnp.arange(population)),
         round=jnp.zeros((), jnp.int32),
         skipped=jnp.zeros((), jnp.int32),
         ledger=jnp.tile(jnp.array([1, 0, 0, 0], jnp.int32), (population, 1)),
     )
+
+
+def same_shapes(given: PyTree, wanted: PyTree) -> None:
+    """Refuse a starting point that is not the problem's in structure or in shape."""
+    here, there = ({jax.tree_util.keystr(path): jnp.shape(leaf) for path, leaf in
+                    jax.tree_util.tree_leaves_with_path(tree)} for tree in (given, wanted))
+    for path in sorted(here.keys() | there.keys()):
+        if here.get(path) != there.get(path):
+            raise InputError(f"initial has shape {here.get(path)} at {path} where the problem has {there.get(path)}; "
+                             "give a pair (shared, private) like the one problem.init returns.")

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cantons.engine.begin import initial_clients, initial_state, seed_keys
+from cantons.engine.begin import initial_clients, initial_state, same_shapes, seed_keys
 from cantons.engine.devices import floats, mesh_of, replicated
 from cantons.engine.evaluate import scorer
 from cantons.engine.fanout import Fanout
@@ -70,6 +70,8 @@ class Session:
 
     def begin(self, initial: tuple[PyTree, PyTree] | None = None) -> State:
         """The state before round 0, from `problem.init` or from the given (shared, private)."""
+        if initial is not None:
+            same_shapes(initial, jax.eval_shape(self.problem.init, self._start_key))
         # Copied, because a run donates its state to the next block and must not eat the caller's arrays.
         parts = jax.jit(self.problem.init)(self._start_key) if initial is None else jax.tree.map(
             jnp.array, floats(jax.device_get(initial)))

@@ -45,7 +45,7 @@ def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recip
         if found is None or not found[1]:
             raise InputError(f"{path} holds no sound checkpoint yet; let the run go on (--resume) or finish.")
         state, start_private = found[0]
-    return Trained(problem, built, state, start_private, data, study["precision"])
+    return Trained(problem, built, state, start_private, data, study["seed"], study["precision"])
 
 
 def _data(study: dict[str, Any]) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from cantons.engine.begin import seed_keys
 from cantons.errors import InputError, unknown
 from cantons.protocol import Algorithm, Problem, PyTree, State
 
@@ -24,6 +25,7 @@ class Trained:
     state: State
     start_private: PyTree
     data: Any
+    seed: int = 0
     precision: str = "float32"
 
     @property
@@ -37,8 +39,9 @@ class Trained:
                 return self.state.server.shared, self.start_private
             index = self._index(client)
             row = jax.tree.map(lambda leaf: leaf[index], self.state.clients)
-            return self._personal(jax.random.key(0), self.state.server, row, self.data.clients.train,
-                                  self.data.central, index)
+            # The keys of an evaluation at this round: what predicts here is what was scored there.
+            key = jax.random.fold_in(seed_keys(self.seed)[2], self.state.round)
+            return self._personal(key, self.state.server, row, self.data.clients.train, self.data.central, index)
 
     def predict(self, inputs: Any, client: int | str | None = None) -> np.ndarray:
         """The problem's outputs for `inputs`, by the shared model or by the model of one client."""
@@ -56,7 +59,7 @@ class Trained:
             data = train.client(index)
             message = self.algorithm.broadcast(key, server, None if central is None else central.client(0))
             sent = self.algorithm.select(message, self.algorithm.request(client, data))
-            return self.algorithm.model(key, sent, client, data)
+            return self.algorithm.model(jax.random.fold_in(key, index), sent, client, data)
 
         return jax.jit(personal)
 

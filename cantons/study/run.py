@@ -107,7 +107,10 @@ def settled(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
     }
     built = algorithm.build(problem, data.population)
     central = pooled(data.train) if built.central == "pooled" else data.central
-    return Settled(study, problem, data, built, clock.build(data.population), central)
+    ticking = clock.build(data.population)
+    if built.counts_once and ticking.repeats:
+        raise InputError(f"{algorithm.name} breaks when one upload counts twice; sample without replacement.")
+    return Settled(study, problem, data, built, ticking, central)
 
 
 def described(data: Federation) -> dict[str, Any]:
@@ -150,6 +153,7 @@ class _Run:
         self.block = 1  # rounds the next block may have
         self.saved_at = time.monotonic()
         self.seen = {"rejected": 0, "skipped": 0}
+        self.diverged = False
 
     def play(self, state: State) -> Result:
         if self.folder is not None:
@@ -174,7 +178,8 @@ class _Run:
                 self._maybe_save(state, done)
         summary = self._summary()
         trained = Trained(self.problem, self.algorithm, jax.device_get(state),
-                          jax.device_get(self.session.start_private), self.data, self.study["precision"])
+                          jax.device_get(self.session.start_private), self.data, self.study["seed"],
+                          self.study["precision"])
         for callback in self.callbacks:
             callback.finished(summary)
         return Result(self.history, self.columns, summary, trained, self.folder.path if self.folder else None)
@@ -253,6 +258,9 @@ class _Run:
         if skipped:
             self._notice(f"up to round {record['round']}: {skipped} rounds were skipped, because nothing usable "
                          "arrived.")
+        if record["round"] and not lost and not self.diverged and not np.isfinite(record["train.personal.loss.mean"]):
+            self._notice(f"at round {record['round']} the training loss is not a number; a smaller step_size may help.")
+            self.diverged = True
         self.seen = {"rejected": record["rejected_uploads"], "skipped": record["skipped_rounds"]}
 
     def _maybe_save(self, state: State, done: int) -> None:

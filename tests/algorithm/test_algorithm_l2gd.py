@@ -89,7 +89,7 @@ def test_the_minimiser_of_the_penalised_objective_does_not_move_on_average(
 def flips(problem, heads_up, draws=4000):
     """The runs of heads and of tails that many rounds stand for."""
     algorithm = ct.l2gd(communication=heads_up).build(problem, 7)
-    server = algorithm.init_server(jax.random.key(0), ())
+    server = algorithm.init_server(jax.random.key(0), (), ())
     broadcast = jax.jit(jax.vmap(lambda key: algorithm.broadcast(key, server, None)))
     message = broadcast(jax.random.split(jax.random.key(5), draws))
     return np.asarray(message.pulls), np.asarray(message.local_steps)

@@ -129,7 +129,7 @@ def test_a_stack_rule_sees_no_number_that_did_not_arrive(played, least_squares, 
         gradient = jax.grad(problem.loss)
         slots = 8  # seven clients, by twos on two devices
         return Algorithm(
-            init_server=lambda key, shared: Seen(shared, np.zeros((slots, 3)), np.zeros(slots, np.int32),
+            init_server=lambda key, shared, private: Seen(shared, np.zeros((slots, 3)), np.zeros(slots, np.int32),
                                                  np.zeros(slots, np.int32)),
             init_client=lambda key, shared, private: private,
             broadcast=lambda key, server, central: server.shared,

@@ -173,3 +173,44 @@ def test_a_federation_without_test_examples_trains_and_scores_nan():
     result = ct.run(ct.logistic(data), data, ct.fedavg(), rounds=1)
     assert np.isnan(result.final["test.personal.loss.mean"])
     assert np.isfinite(result.final["train.personal.loss.mean"])
+
+
+def test_what_a_client_is_served_is_what_was_scored_even_after_fine_tuning(data, problem):
+    result = ct.run(problem, data, ct.fedavg_finetune(batch_size=4), rounds=2)
+    score = mean_scores(problem, *result.model.parts(3), data.test.client(3))
+    assert result.clients["test.personal.loss"][3] == pytest.approx(float(score["loss"]), rel=1e-5)
+
+
+def test_new_clients_are_personalised_though_a_schedule_has_ended_at_zero(data, problem):
+    fading = {"name": "linear", "peak": 0.5, "rounds": 2, "end": 0.0}
+    result = ct.run(problem, data, ct.fedavg(step_size=fading, batch_size=4), rounds=3)
+    assert abs(result.final["new_train.personal.loss.mean"] - result.final["new_train.shared.loss.mean"]) > 1e-3
+
+
+def test_scaffold_rests_when_its_step_size_is_zero(data, problem):
+    fading = {"name": "linear", "peak": 0.5, "rounds": 2, "end": 0.0}
+    result = ct.run(problem, data, ct.scaffold(step_size=fading, batch_size=4), rounds=4)
+    assert result.final["rejected_uploads"] == 0
+
+
+def test_scaffold_refuses_to_count_an_upload_twice(data, problem):
+    with pytest.raises(ct.InputError, match="scaffold breaks when one upload counts twice"):
+        ct.run(problem, data, ct.scaffold(), rounds=1, clock=ct.rounds(cohort=3, replace=True))
+    assert ct.run(problem, data, ct.fedavg(), rounds=1, clock=ct.rounds(cohort=30, replace=True)).final["round"] == 1
+
+
+def test_a_starting_point_of_another_shape_is_refused(data, problem):
+    with pytest.raises(ct.InputError, match=r"initial has shape None at .*layer0"):
+        ct.run(problem, data, ct.fedavg(), rounds=1, initial=({}, {}))
+
+
+def test_a_run_that_diverges_without_uploads_is_told(data):
+    told = []
+
+    class Listener(ct.Callback):
+        def noticed(self, sentence):
+            told.append(sentence)
+
+    steep = ct.regression(data, ct.linear(), labels="real")
+    ct.run(steep, data, ct.independent(step_size=1e9, epochs=5), rounds=5, callbacks=[Listener()])
+    assert any("the training loss is not a number" in sentence for sentence in told)
