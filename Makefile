@@ -27,7 +27,7 @@ bench: $(VENV)/.core
 
 # The documentation as a site in build/site. A link or an anchor that leads nowhere is an error.
 docs: $(VENV)/.test
-	$(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "open build/site/index.html; its search needs a server: $(BIN)/mkdocs serve"
 
 $(VENV)/bin/pip:

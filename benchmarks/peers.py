@@ -125,15 +125,18 @@ class Player:
             os.killpg(self.process.pid, signal.SIGKILL)
 
 
-def tournament(model: str, names: list[str], repeats: int) -> list[dict[str, Any]]:
-    """Let the contenders take turns at one model."""
+def tournament(model: str, names: list[str], repeats: int) -> tuple[list[dict[str, Any]], list[float | None]]:
+    """Let the contenders take turns at one model; also tell how busy others were, before each turn."""
     network = bare.NETWORKS[model]
     work = {"model": model, "clients": bare.CLIENTS, "examples": bare.EXAMPLES, "cohort": bare.COHORT,
             "batch": bare.BATCH, "step_size": bare.STEP_SIZE, "input_shape": network.input_shape,
             "classes": network.classes, "windows": repeats + 1}
     players: dict[str, Player] = {}
     reasons: dict[str, str] = {}
+    foreign = []
     for turn in range(repeats + 1):
+        if turn > 0:
+            foreign.append(foreign_cores())
         for name in names:
             try:
                 if turn == 0:
@@ -145,9 +148,10 @@ def tournament(model: str, names: list[str], repeats: int) -> list[dict[str, Any
                 reasons[name] = str(error)
     for name in players.keys() - reasons.keys():
         players[name].leave()
-    return [{"model": model, "contender": name, "reason": reasons[name]} if name in reasons else
+    rows = [{"model": model, "contender": name, "reason": reasons[name]} if name in reasons else
             {"model": model, "contender": name, "versions": players[name].versions, "window": players[name].window,
              "ms": players[name].milliseconds} for name in names]
+    return with_ratios(rows), foreign
 
 
 def with_ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -157,8 +161,8 @@ def with_ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             if ours and "ms" in row else row for row in rows]
 
 
-def foreign_cores(seconds: float = 3.0) -> float | None:
-    """How many cores other programs keep busy, while we do nothing; known on Linux only."""
+def foreign_cores(seconds: float = 0.5) -> float | None:
+    """How many cores other programs keep busy, while all contenders wait; known on Linux only."""
 
     def working() -> float:
         user, nice, system, _, _, *interrupts = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:8])
@@ -184,22 +188,22 @@ def main() -> None:
     for name in options.contenders:  # before anything is timed
         with contextlib.suppress(Failed):
             python_for(CONTENDERS[name])
-    load, quiet, rows = os.getloadavg(), [foreign_cores()], []
+    load, foreign, rows = os.getloadavg(), {}, []
     print(f"{'model':8}{'contender':16}{'ms per round':>32}{'times ours':>28}")
     for model in options.models:
-        for row in with_ratios(tournament(model, options.contenders, options.repeats)):
-            rows.append(row)
+        found, foreign[model] = tournament(model, options.contenders, options.repeats)
+        for row in found:
             print(f"{model:8}{row['contender']:16}" + (row["reason"] if "reason" in row else
                   f"{spread(row['ms']):>32}{spread(row['ratio']) if 'ratio' in row else '':>28}"), flush=True)
-        quiet.append(foreign_cores())
+        print(f"{model:8}cores busy with other programs before each turn:", *foreign[model], flush=True)
+        rows += found
     about = {"command": [Path(sys.executable).name, *sys.argv], "date": options.date, "environment": environment(),
-             "load_at_start": load, "foreign_cores_before_and_after_each_model": quiet, "workload": {
+             "load_at_start": load, "foreign_cores": foreign, "workload": {
                  "clients": bare.CLIENTS, "examples": bare.EXAMPLES, "cohort": bare.COHORT,
                  "batch": bare.BATCH, "epochs": 1, "step_size": bare.STEP_SIZE}, "rounds": rows}
     out = HERE / "results" / f"peers-{options.machine}.json"
     out.parent.mkdir(exist_ok=True)
     out.write_text(json.dumps(about, indent=1) + "\n")
-    print(f"other programs kept {', '.join(map(str, quiet))} cores busy before and after; written to {out.name}")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ ones may build on earlier ones. What a block is says what is done with it:
 
     python   is executed; with a title it is also written to a file of that name
     toml     must be a valid study, or some tables of one; with a title it is written to a file
-    sh       its lines that call `cantons` are run; the others only set things up, and are listed below
+    sh       its lines that call `cantons` are run, for a few rounds if nothing is said about what they print; the
+             others only set things up, and are listed below
     text     is what the block above it prints: `...` stands for anything, and numbers may differ a little
 """
 
@@ -55,17 +56,19 @@ def test_the_blocks_of_a_page_run_from_top_to_bottom(page, capsys, monkeypatch, 
             exec(compile(text, page.name, "exec"), names)
             said = capsys.readouterr().out
         elif language == "sh":
-            said = shell(text, fails=after == "text" and wanted.startswith("Error: "))
+            said = shell(text, wanted if after == "text" else None)
         if language in ("python", "sh") and after == "text":
             assert alike(said.split(), wanted.split()), f"{page.name} says\n{wanted}\nand this was printed\n{said}"
 
 
-def shell(text, fails):
-    """Run the commands; what they print."""
-    said = ""
+def shell(text, wanted):
+    """Run the commands; what they print. Where nothing is said about that, a few rounds will do."""
+    said, fails = "", (wanted or "").startswith("Error: ")
     for line in text.splitlines():
         command, *words = shlex.split(line, comments=True) or [""]
         if command.endswith("cantons"):
+            if wanted is None and words[0] in ("run", "compare", "sweep", "demo") and "--rounds" not in words:
+                words += ["--rounds", "10"]
             done = CliRunner().invoke(cantons, words, catch_exceptions=False)
             assert done.exit_code == int(fails), f"{line}: {done.output}"
             said += done.output
