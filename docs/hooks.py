@@ -46,7 +46,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 @functools.cache
 def described(name: str) -> Description:
     with jax.disable_jit():  # all that is wanted are shapes: nothing is worth compiling
-        return describe_part(name)
+        return describe_part(name)[0]
 
 
 def algorithm_page(name: str) -> str:

@@ -5,8 +5,8 @@ It flips a coin at every step: with probability 1 - p all clients take a local g
 probability p all move towards the mean. Only a head after a tail needs the network, for until then the
 mean is known. So one round here is one communication: the run of heads since (`pulls`), then the next run
 of tails (`local_steps`), both geometric. In the paper's symbols step_size = alpha / (M (1 - p)), and one
-pull multiplies the distance to the mean by 1 - alpha lambda / (M p). ALGORITHMS notes that the stepsize
-printed in Mishchenko et al. is not inverted and diverges; `step_size = 1 / (2 L)` is the safe reading.
+pull multiplies the distance to the mean by 1 - alpha lambda / (M p). The step size that Mishchenko et al. print for
+it is not inverted and diverges; `step_size = 1 / (2 L)` is the safe reading.
 """
 
 from __future__ import annotations
@@ -46,10 +46,11 @@ class Message(NamedTuple):
 def l2gd(problem: Problem, population: int, *, penalty: float = 0.1, communication: float = 0.5,
          step_size: float | dict | Schedule = 0.1, batch_size: int | None = None,
          fit_epochs: int = 5) -> Algorithm:
-    """Minimise sum_m f_m(x_m) + penalty/2 sum_m ||x_m - mean||^2; `communication` is the coin's p.
+    """Every client keeps a whole model, and all are pulled towards their mean.
 
-    `penalty = 0` is purely local training, a large one is nearly a single model. A client met for the
-    first time starts from the mean. The paper has all clients in every round.
+    Minimises sum_m f_m(x_m) + `penalty`/2 sum_m ||x_m - mean||^2; `communication` is the coin's p. `penalty = 0` is
+    purely local training, a large one is nearly a single model. A client met for the first time starts from the
+    mean. The paper has all clients in every round.
     """
     at_least("penalty", penalty, 0)
     fraction("communication", communication)

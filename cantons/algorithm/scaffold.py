@@ -47,11 +47,11 @@ class Upload(NamedTuple):
 def scaffold(problem: Problem, population: int, *, option: str = "II", step_size: float | dict | Schedule = 0.1,
              server_step_size: float = 1.0, epochs: int = 1, steps: int | None = None,
              batch_size: int | None = 32, fit_epochs: int = 5) -> Algorithm:
-    """Local steps along g - c_i + c. Option I renews c_i by a gradient at the shared model, II by the path.
+    """Control variates take the clients' drift out of their local steps.
 
-    Under sampling the server's control moves by |S|/N times the cohort's mean change. An upload that is
-    lost rolls its client back, so that c stays the mean of all c_i; sampling with replacement would break that
-    and is refused.
+    Steps go along g - c_i + c. `option` "I" renews c_i by a gradient at the shared model, "II" by the path taken.
+    Under sampling the server's control moves by |S|/N times the cohort's mean change. An upload that is lost rolls
+    its client back, so that c stays the mean of all c_i; sampling with replacement would break that and is refused.
     """
     one_of("option", option, ("I", "II"))
     positive("server_step_size", server_step_size)

@@ -165,10 +165,10 @@ def describe(name: str, changes: tuple[str, ...], plot: Path | None) -> None:
     from cantons.cli.changes import parsed
     from cantons.study.describe import describe_part, federation_of
 
-    if not name.endswith(".toml"):
-        described = describe_part(name)
+    found = [] if name.endswith(".toml") else describe_part(name)
+    for described in found:
         show.description(described)
-    if name.endswith(".toml") or (described.kind == "data" and (changes or not described.required)):
+    if not found or any(each.kind == "data" and (changes or not each.required) for each in found):
         show.federation(federation_of(name, parsed(changes)), plot)
 
 
@@ -186,7 +186,7 @@ def predict(inputs: Path, folder: Path, client: str | None, array: str, out: Pat
     from cantons.study.load import load
 
     trained = load(folder)
-    outputs = trained.predict(read_inputs(inputs, array), int(client) if client and client.isdigit() else client)
+    outputs = trained.predict(read_inputs(inputs, array), client)
     if out is not None:
         np.save(out, outputs)
         click.echo(out)

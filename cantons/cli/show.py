@@ -99,7 +99,7 @@ def parts(kind: str, known: Mapping[str, Callable[..., Any]]) -> None:
 
 def description(described: Description) -> None:
     click.secho(f"{described.kind} {described.name}", bold=True)
-    click.echo(f"{described.text}\n\n{described.source}\n")
+    click.echo(f"{described.text}\n\nfrom its file: {described.source}\n")
     shown = Table("option", "default", "type", box=None, pad_edge=False)
     for option in described.options:
         shown.add_row(option.name, option.default, option.type)
@@ -113,7 +113,8 @@ def description(described: Description) -> None:
 
 
 def federation(data: Federation, plot: Path | None) -> None:
-    click.echo(f"\n{data.describe()}")
+    click.secho("the data, made with these options", bold=True)
+    click.echo(data.describe())
     if data.classes is not None:
         click.echo(f"label skew: {label_skew(data):.2f} (mean total variation from everybody's labels; 0: all alike)")
         if plot is not None:

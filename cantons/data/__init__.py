@@ -15,6 +15,7 @@ from cantons.data.parquet import parquet, read_parquet
 from cantons.data.partition import dirichlet, iid, natural, shards
 from cantons.data.ragged import Examples, Ragged, from_sizes, pack
 from cantons.data.readers import read_libsvm, read_npz
+from cantons.data.recorded import recorded
 from cantons.data.scaling import scaled
 from cantons.data.skew import label_counts, label_skew, size_quantiles
 from cantons.data.stream import Stream, as_stream, by_client
@@ -71,6 +72,7 @@ __all__ = [
     "read_movielens",
     "read_npz",
     "read_parquet",
+    "recorded",
     "scaled",
     "shards",
     "size_quantiles",

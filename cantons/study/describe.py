@@ -5,19 +5,22 @@ from __future__ import annotations
 import inspect
 import sys
 from collections import abc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
+import jax
 import numpy as np
 
 from cantons.data import Federation, digits
-from cantons.engine import Local
+from cantons.engine.begin import initial_state
+from cantons.engine.round import Arrays, travel
 from cantons.errors import check_options, unknown
 from cantons.metrics import leaves
 from cantons.models import mlp
 from cantons.problem import classification
+from cantons.protocol import Recipe
 from cantons.study.parts import PARTS, make, part
 
 
@@ -42,20 +45,25 @@ class Description(NamedTuple):
         return [option.name for option in self.options if option.default == "required"]
 
 
-def describe_part(name: str) -> Description:
-    """Find `name` among all the parts and describe it."""
-    kinds = [kind for kind, known in PARTS.items() if name in known]
+def describe_part(name: str) -> list[Description]:
+    """Describe every part called `name`; a model and a problem may share one."""
     if ":" in name:
-        kinds = ["algorithm"]
+        function = part("part", name)
+        is_recipe = inspect.signature(function).return_annotation is Recipe
+        return [_described("algorithm" if is_recipe else "part", name, function)]
+    kinds = [kind for kind, known in PARTS.items() if name in known]
     if not kinds:
         raise unknown("part", name, {known for names in PARTS.values() for known in names})
-    function = part(kinds[0], name)
+    return [_described(kind, name, part(kind, name)) for kind in kinds]
+
+
+def _described(kind: str, name: str, function: Callable[..., Any]) -> Description:
     module = sys.modules[getattr(function, "__wrapped__", function).__module__]
     hints = get_type_hints(getattr(function, "__wrapped__", function))
     options = [Option(option.name, _type(hints.get(option.name, Any)), _default(option))
                for option in inspect.signature(function).parameters.values() if option.name not in ("data", "self")]
-    down, up = what_travels(function()) if kinds[0] == "algorithm" else ([], [])
-    return Description(kinds[0], name, inspect.getdoc(function) or "", inspect.getdoc(module) or "", options, down, up)
+    down, up = what_travels(function()) if kind == "algorithm" else ([], [])
+    return Description(kind, name, inspect.getdoc(function) or "", inspect.getdoc(module) or "", options, down, up)
 
 
 def federation_of(name: str, options: Mapping[str, Any]) -> Federation:
@@ -69,15 +77,14 @@ def federation_of(name: str, options: Mapping[str, Any]) -> Federation:
     return make("data", {"name": name, **options})
 
 
-def what_travels(recipe: Any) -> tuple[list, list]:
+def what_travels(recipe: Recipe) -> tuple[list, list]:
     """Every leaf that goes down and up, for a small network whose last layer is private: `layer1` stays home."""
-    from cantons.clock import rounds
-
     data = digits(clients=5)
     problem = classification(data, mlp(hidden=(16,)), split="output")
-    session = Local(devices=1).start(problem, recipe.build(problem, data.population),
-                                     rounds().build(data.population), data, None, seed=0)
-    message, upload = session.message_and_upload(session.begin())
+    algorithm = recipe.build(problem, data.population)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    state = jax.eval_shape(lambda key: initial_state(algorithm, key, problem.init(key), data.population), key)
+    message, upload = travel(algorithm, Arrays(data.train, None, (), key), state)
     return leaves(message), leaves(upload)
 
 

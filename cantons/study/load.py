@@ -64,7 +64,7 @@ def _problem(study: dict[str, Any], data: Any, path: Path) -> Problem:
     if spec is None:
         raise InputError(f"the problem of {path} was written in Python and has no name; "
                          "give it: load(folder, problem=...).")
-    if ":" not in spec["name"]:
+    if "input_shape" in spec:  # otherwise a part of it is the user's own, and asks the data for its shapes
         return problem_from_spec(spec)
     if data is None:
         raise InputError(f"the problem of {path} is made from its data, which is not there; "

@@ -68,10 +68,12 @@ class Trained:
             raise InputError("a client's model needs its training examples, and the data of this run is not there; "
                              "give it: load(folder, data=...).")
         names = self.data.clients.names
-        if isinstance(client, str):
-            if client not in names:
-                raise unknown("client", client, names)
+        if client in names:
             return names.index(client)
+        if isinstance(client, str):
+            if not client.isdigit():
+                raise unknown("client", client, names)
+            client = int(client)  # a number in words, as a command line has it
         if not 0 <= client < len(names):
             raise InputError(f"client {client} does not exist; there are {len(names)}, numbered from 0.")
         return client

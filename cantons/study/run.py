@@ -166,7 +166,8 @@ class _Run:
         done = int(state.round)
         if done == 0 and not self.history:
             self._evaluate(state)
-        self.session.compile(state)
+        if done < self.rounds:
+            self.session.compile(state)
         with Interruption() as interruption:
             while done < self.rounds:
                 state = self._advance(state, done)

@@ -154,3 +154,7 @@ def test_describe_shows_the_clients_of_data_and_draws_their_labels(call, tmp_pat
     assert "12 clients" in call("describe", "study.toml").output
     assert "Did you mean 'clients'?" in call("describe", "digits", "--set", "client=7").output
     assert "required" in call("describe", "csv").output
+    both = call("describe", "linear").output
+    assert "model linear" in both and "problem linear" in both
+    (tmp_path / "own.py").write_text("def reader(path: str): 'Reads my files.'\n")
+    assert "Reads my files." in call("describe", "own:reader").output

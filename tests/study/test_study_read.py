@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import cantons as ct
@@ -84,6 +85,8 @@ def test_a_study_may_name_parts_of_the_users_own(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(
         "import cantons as ct\n"
         "from cantons.recipe import algorithm\n"
+        "from cantons.data import recorded\n"
+        "@recorded\n"
         "def data(clients: int): return ct.synthetic(clients=clients, features=5, classes=3, largest=60)\n"
         "def problem(data, width: int = 3): return ct.classification(data, ct.mlp(hidden=(width,)))\n"
         "@algorithm\n"
@@ -95,13 +98,24 @@ def test_a_study_may_name_parts_of_the_users_own(tmp_path, monkeypatch):
         '[algorithm]\nname = "mine:method"\nstep_size = 0.5\n')
     result = read_study(Path("study.toml")).run(out="run")
     assert result.final["round"] == 1
+    inputs = result.model.data.test.inputs[:2]
+    np.testing.assert_array_equal(ct.load("run").predict(inputs, client=1), result.predict(inputs, client=1))
     with pytest.raises(ct.InputError, match="unknown option in \\[algorithm\\] 'step_sise'"):
         read_study(Path("study.toml"), {"algorithm.step_sise": 1.0})
 
 
-def test_data_files_are_found_beside_the_study(tmp_path):
-    import numpy as np
+def test_a_model_of_the_users_own_can_be_loaded_again(tmp_path, monkeypatch):
+    (tmp_path / "nets.py").write_text(
+        "import cantons as ct\n"
+        "def small(width: int = 3): return lambda shape, outputs: ct.mlp((width,))(shape, outputs)\n")
+    monkeypatch.chdir(tmp_path)
+    Path("study.toml").write_text(STUDY.replace('{ name = "mlp", hidden = [4] }', '{ name = "nets:small", width = 2 }'))
+    result = read_study(Path("study.toml")).run(out="run")
+    inputs = result.model.data.test.inputs[:2]
+    np.testing.assert_array_equal(ct.load("run").predict(inputs), result.predict(inputs))
 
+
+def test_data_files_are_found_beside_the_study(tmp_path):
     generator = np.random.default_rng(0)
     (tmp_path / "deep").mkdir()
     np.savez(tmp_path / "deep" / "mine.npz", x=generator.normal(size=(40, 3)), y=np.arange(40) % 2,

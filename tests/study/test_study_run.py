@@ -214,3 +214,11 @@ def test_a_run_that_diverges_without_uploads_is_told(data):
     steep = ct.regression(data, ct.linear(), labels="real")
     ct.run(steep, data, ct.independent(step_size=1e9, epochs=5), rounds=5, callbacks=[Listener()])
     assert any("the training loss is not a number" in sentence for sentence in told)
+
+
+def test_a_client_is_called_by_its_name_even_if_that_is_a_number():
+    rows = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32)
+    data = ct.federation(rows, np.arange(30) % 2, np.repeat(["2", "5", "9"], 10), classes=2)
+    result = ct.run(ct.logistic(data, split="all"), data, ct.independent(), rounds=2)
+    np.testing.assert_array_equal(result.predict(rows, client="2"), result.predict(rows, client=0))
+    np.testing.assert_array_equal(result.predict(rows, client="1"), result.predict(rows, client=1))
