@@ -138,6 +138,9 @@ def _seated(plan: Plan, clock: Clock, fanout: Fanout, arrays: Arrays, population
         # Vectorised clients wait for the longest among them, devices for the busiest.
         order = jnp.argsort(jnp.where(plan.ids < population, arrays.train.sizes[plan.ids], 0))
         deals = order.reshape(-1, fanout.mesh.size, fanout.group)
-        deals = deals.at[1::2].set(deals[1::2, ::-1])  # there and back, or the last device always gets the most
+        # There and back, or the last device always gets the most. Not by .at[1::2].set(deals[1::2, ::-1]): XLA 0.11
+        # on a CPU writes that over what it still has to read.
+        backwards = (jnp.arange(len(deals)) % 2 == 1)[:, None, None]
+        deals = jnp.where(backwards, deals[:, ::-1], deals)
         plan = jax.tree.map(lambda part: part[deals.swapaxes(0, 1).reshape(-1)], plan)
     return plan
