@@ -128,5 +128,8 @@ def as_json(summary: Mapping[str, Any]) -> None:
 
 
 def _score(record: Mapping[str, Any]) -> str:
-    metric = "accuracy" if "test.personal.accuracy.mean" in record else "loss"
-    return f"{metric} {record[f'test.personal.{metric}.mean']:.3f}"
+    """The latest scores and the speed, as the progress bar shows them."""
+    scores = [f"{metric} {record[key]:.3f}" for metric in ("loss", "accuracy")
+              if (key := f"test.personal.{metric}.mean") in record]
+    speed = record.get("updates_per_second")
+    return ", ".join([*scores, *([f"{speed:,.0f} clients/s"] if speed else [])])
