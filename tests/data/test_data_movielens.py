@@ -8,7 +8,7 @@ import pytest
 from cantons.data import as_stream, movielens, read_movielens
 from cantons.errors import InputError
 
-SHARED = Path("/work/shared/data/movielens1m.npz")
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data" / "movielens1m.npz"  # beside the repository, if at all
 USER, MOVIE = [7, 3, 7, 3, 3, 7], [50, 10, 10, 99, 50, 99]
 RATING, TIME = [5, 3.5, 4, 1, 2, 3], [60, 20, 40, 30, 10, 50]
 DAT = "".join(f"{user}::{movie}::{rating}::{time}\n"

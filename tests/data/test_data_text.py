@@ -10,7 +10,7 @@ import cantons as ct
 from cantons.data import label_counts, read_authors, text
 from cantons.errors import InputError
 
-SHARED = Path("/work/shared/data")
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"  # beside the repository, if at all
 
 
 @pytest.fixture
