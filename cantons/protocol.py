@@ -10,6 +10,9 @@ for free. One round, as every engine runs it:
     for each client that acts:    upload, client = client_update(key, message, client, data)
     for each client that counts:  upload enters the aggregate (unless it is not finite)
     if anything arrived:          server = server_update(key, server, aggregate, central)
+
+Online, a round is one step of time in which every client meets new examples. It is scored on them before it learns
+from them, messages reach it late, its uploads arrive late, and it is told of each when a message first contains it.
 """
 
 from __future__ import annotations
@@ -55,6 +58,20 @@ class Data(Protocol):
         """Online: the examples of this step. Offline data has no clock and refuses."""
 
 
+class Residual(NamedTuple):
+    """A joint prediction: the outputs of the shared model plus those of the private one.
+
+    The server needs `seen`, a client's outputs and the targets, and nothing else of a client.
+    """
+
+    seen: Callable[[PyTree], PyTree]  # inputs -> the features the shared model looks at
+    shared: Callable[[PyTree, PyTree], Array]  # (shared, seen) -> outputs
+    private: Callable[[PyTree, PyTree], Array]  # (private, inputs) -> outputs
+    loss: Callable[[Array, PyTree, Array], Array]  # (summed outputs, targets, mask) -> the mean over real rows
+    quadratic: bool = False  # two linear models and the squared loss: least squares in the parameters
+    blank: Callable[[int], Batch] | None = None  # so many empty rows, for one who wants to keep examples
+
+
 class Problem(NamedTuple):
     """What is minimised: sum_i weight_i * loss_i(shared, private_i) + central_loss(shared)."""
 
@@ -65,19 +82,21 @@ class Problem(NamedTuple):
     maximise: tuple[str, ...] = ("accuracy",)  # the metrics of `score` that are better when larger
     central_loss: Callable[[PyTree, Batch], Array] | None = None
     spec: Mapping[str, Any] | None = None  # the named parts and options that rebuild this problem
+    residual: Residual | None = None  # where predictions are joint, their two halves
 
 
 class Receipt(NamedTuple):
-    """What a message tells a client about its own uploads."""
+    """What a message tells a client about its own uploads. Where it tells of several, each has its own receipt."""
 
     new: Array  # did a message come since this client last acted?
-    heard: Array  # does it contain this client's latest upload for the first time?
+    heard: Array  # does it contain the client's oldest open upload for the first time?
+    note: PyTree = ()  # what the client noted when it made that upload
 
 
 class Sum(NamedTuple):
     """Aggregation by adding: can be chunked, reduced on workers, made secret or private."""
 
-    lift: Callable[[PyTree], PyTree]  # upload -> summand, on the receiving side
+    lift: Callable[[PyTree, PyTree], PyTree]  # (upload, the message it answers) -> summand, on the receiving side
     finish: Callable[[Key, PyTree], PyTree]  # (key, sum) -> aggregate
 
 
@@ -98,6 +117,11 @@ def keep(message: PyTree, receipt: Receipt, client: PyTree) -> PyTree:
 def everything(message: PyTree, request: PyTree) -> PyTree:
     """The default `select`: the client is sent the whole message."""
     return message
+
+
+def nothing_noted(key: Key, message: PyTree, client: PyTree, data: Data) -> PyTree:
+    """The default `note`: a client need not be reminded of anything."""
+    return ()
 
 
 def no_request(client: PyTree, data: Data) -> PyTree:
@@ -121,8 +145,11 @@ class Algorithm(NamedTuple):
     receive: Callable[[PyTree, Receipt, PyTree], PyTree] = keep
     request: Callable[[PyTree, Data], PyTree] = no_request
     select: Callable[[PyTree, PyTree], PyTree] = everything
+    note: Callable[[Key, PyTree, PyTree, Data], PyTree] = nothing_noted  # with an upload; `receive` gets it back
+    score: Callable[[Key, PyTree, PyTree, Data], dict[str, Array]] | None = None  # online: what a step is charged
     needs_private: bool = False  # refuse a problem whose private part is empty
     needs_shared: bool = True  # refuse a problem whose shared part is empty
+    online: bool = False  # refuse a clock without a stream of examples: it learns from `data.now()`
     counts_once: bool = False  # refuse a clock that may count one upload several times
     central: str = "own"  # what `central` is: the datacenter's "own" data, or all clients' data "pooled"
 
@@ -140,8 +167,20 @@ class Plan(NamedTuple):
 
     ids: Array  # int32[slots]
     acts: Array  # bool[slots]: runs `client_update`
-    counts: Array  # int32[slots]: how often its upload enters the aggregate; 0 = not at all
+    counts: Array  # [slots]: how often its upload enters the aggregate, or its weight there; 0 = not at all
     hears: Array  # bool[slots]: gets the message
+    up: Array | None = None  # int32[slots], online: in how many steps this upload arrives
+    down: Array | None = None  # int32[slots], online: how many steps old the message is that arrives now
+
+
+class Online(NamedTuple):
+    """What a clock of single steps adds: examples come in a stream, and messages take their time."""
+
+    batch: int  # examples each client meets in a step
+    order: str  # in which it meets its examples: "cycle", "shuffle" or "sample"
+    longest_up: int  # no plan has a longer delay
+    longest_down: int
+    steady: bool  # delays never change: an upload arrives alone
 
 
 class Clock(NamedTuple):
@@ -153,6 +192,7 @@ class Clock(NamedTuple):
     plan: Callable[[PyTree, Key, Array], Plan]  # (arrays, key, round) -> plan
     repeats: bool = False  # a plan's counts may be above 1
     actors_hear: bool = False  # whoever acts has heard; else one who has not sees NaN in place of the message
+    online: Online | None = None
 
 
 class State(NamedTuple):
@@ -163,6 +203,7 @@ class State(NamedTuple):
     round: Array  # int32: rounds done
     skipped: Array  # int32: rounds in which nothing usable arrived
     ledger: Array  # int32[population, 4]: the four columns below, in one array so that a round reads and writes once
+    transit: PyTree = ()  # online: what is on its way, and the scores so far
 
     @property
     def acknowledged(self) -> Array:

@@ -209,7 +209,7 @@ class PlainLoop:
             rows = jax.tree.map(lambda *leaves: jnp.stack(leaves), *uploads.values())
             aggregate = rule.reduce(keys[0], rows, jnp.array(list(uploads)), jnp.ones(len(uploads), jnp.int32))
         else:
-            summands = [rule.lift(upload) for upload in uploads.values()]
+            summands = [rule.lift(upload, None) for upload in uploads.values()]
             aggregate = rule.finish(keys[0], jax.tree.map(lambda *leaves: sum(leaves), *summands))
         return self.algorithm.server_update(keys[1], server, aggregate, _one(central))
 

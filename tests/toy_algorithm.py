@@ -32,7 +32,7 @@ def sign_vote(problem: Problem, population: int, *, step_size: float = 0.1) -> A
     def server_update(key, server, votes, central):
         return Server(jax.tree.map(lambda leaf, vote: leaf - step_size * jnp.sign(vote), server.shared, votes))
 
-    count = Sum(lift=lambda signs: jax.tree.map(lambda leaf: leaf.astype(float), signs),
+    count = Sum(lift=lambda signs, message: jax.tree.map(lambda leaf: leaf.astype(float), signs),
                 finish=lambda key, votes: votes)
     return Algorithm(
         init_server=lambda key, shared, private: Server(shared),
@@ -105,7 +105,7 @@ def gradient_table(problem: Problem, population: int, *, step_size: float = 0.1)
         init_client=lambda key, shared, private: Row(private, zeros(shared), zeros(shared)),
         broadcast=lambda key, server, central: server.shared,
         client_update=client_update,
-        aggregate=Sum(lift=lambda change: change, finish=lambda key, changes: changes),
+        aggregate=Sum(lift=lambda change, message: change, finish=lambda key, changes: changes),
         server_update=server_update,
         model=lambda key, shared, row, data: (shared, row.private),
         receive=receive,

@@ -23,10 +23,10 @@ def _finish(key, total):
 
 
 # Every client counts the same.
-mean = Sum(lift=lambda upload: (upload, jnp.ones(())), finish=_finish)
+mean = Sum(lift=lambda upload, message: (upload, jnp.ones(())), finish=_finish)
 
 # An upload is a pair (value, weight), such as a model change and the number of examples behind it.
 weighted_mean = Sum(
-    lift=lambda upload: (jax.tree.map(lambda leaf: upload[1] * leaf, upload[0]), upload[1]),
+    lift=lambda upload, message: (jax.tree.map(lambda leaf: upload[1] * leaf, upload[0]), upload[1]),
     finish=_finish,
 )

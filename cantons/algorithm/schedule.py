@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
 
 from cantons.errors import at_least, check_options, positive, unknown
@@ -39,7 +40,14 @@ def step_decay(start: float, factor: float, every: int) -> Schedule:
     return lambda step: start * jnp.power(factor, step // every)
 
 
-SCHEDULES: dict[str, Callable[..., Schedule]] = {"constant": constant, "linear": linear, "step_decay": step_decay}
+def sqrt_decay(start: float) -> Schedule:
+    """`start` over the root of the number of the step, from 1: the usual step of online gradient descent."""
+    positive("start", start)
+    return lambda step: start * jax.lax.rsqrt(step + 1.0)
+
+
+SCHEDULES: dict[str, Callable[..., Schedule]] = {
+    "constant": constant, "linear": linear, "sqrt_decay": sqrt_decay, "step_decay": step_decay}
 
 
 def usual_step(step_size: float | dict | Schedule) -> float | Array:

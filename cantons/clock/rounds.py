@@ -29,7 +29,7 @@ def rounds(population: int, *, cohort: int | None = None, replace: bool = False,
     if available is not None:
         if replace:
             raise InputError("an availability trace is drawn from without replacement; set replace = false.")
-        return Clock(cohort, False, _trace(available, population), _from_available(population, cohort),
+        return Clock(cohort, False, read_trace("available", available, population), _from_available(population, cohort),
                      actors_hear=True)
     if replace:
         return Clock(cohort, False, (), _with_replacement(population, cohort), repeats=True, actors_hear=True)
@@ -72,15 +72,16 @@ def _from_available(population: int, cohort: int):
     return sample
 
 
-def _trace(available: np.ndarray | str, population: int) -> np.ndarray:
-    if isinstance(available, str):
+def read_trace(name: str, trace: np.ndarray | str, population: int) -> np.ndarray:
+    """Who is there when: a boolean array [rounds, clients], or an npz file with an array of that name."""
+    if isinstance(trace, str):
         try:
-            with np.load(available, allow_pickle=False) as file:
-                available = file["available"]
+            with np.load(trace, allow_pickle=False) as file:
+                trace = file[name]
         except (OSError, ValueError, KeyError) as error:
-            raise InputError(f"cannot read an array 'available' from {available}: {error}.") from error
-    trace = np.asarray(available, bool)
-    if trace.ndim != 2 or trace.shape[1] != population or not len(trace):
-        raise InputError(f"the availability trace has shape {trace.shape}; it needs one row per round and one "
-                         f"column for each of the {population} clients.")
-    return trace
+            raise InputError(f"cannot read an array {name!r} from {trace}: {error}.") from error
+    rows = np.asarray(trace, bool)
+    if rows.ndim != 2 or rows.shape[1] != population or not len(rows):
+        raise InputError(f"{name}, the trace of who is there, has shape {rows.shape}; it needs one row per round and "
+                         f"one column for each of the {population} clients.")
+    return rows

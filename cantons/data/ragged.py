@@ -67,6 +67,7 @@ class Examples:
         self._start = start
         self.size = size
         self.longest = longest
+        self._now: tuple[Array, Array | bool] | None = None
 
     def sample(self, key: Key, size: int) -> Batch:
         rows = jax.random.randint(key, (size,), 0, self.size, jnp.int32)  # the same rows in either precision
@@ -83,7 +84,29 @@ class Examples:
         return self._take(jnp.where(places < self.size, places, 0), self._mask(places))
 
     def now(self) -> Batch:
-        raise InputError("this data has no clock: only a stream knows the examples of now.")
+        if self._now is None:
+            raise InputError("this data has no clock: only a stream knows the examples of now; use the online clock.")
+        rows, there = self._now
+        return self._take(rows, jnp.full(rows.shape, there, float))
+
+    def at(self, key: Key, meeting: Array, size: int, order: str) -> Examples:
+        """The same rows at one moment of a stream: the client meets `size` of them for the `meeting`-th time, from 0.
+
+        In order "cycle" it goes through its rows as they are stored, again and again; "shuffle" goes through them in
+        another order each time, which `key` decides; "sample" draws them with replacement.
+        """
+        count = jnp.maximum(self.size, 1)
+        places = meeting * size + jnp.arange(size, dtype=jnp.int32)
+        if order == "sample":
+            rows = jax.random.randint(jax.random.fold_in(key, meeting), (size,), 0, count, jnp.int32)
+        elif order == "shuffle":
+            rows = jax.vmap(lambda place: permutation(jax.random.fold_in(key, place // count), count)(place % count))(
+                places)
+        else:
+            rows = places % count
+        handle = Examples(*self._rows, self._start, self.size, self.longest)
+        handle._now = rows, self.size > 0
+        return handle
 
     def batches(self, size: int) -> Array | int:
         """How many batches of `size` one pass takes."""

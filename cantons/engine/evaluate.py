@@ -14,24 +14,30 @@ from cantons.protocol import Algorithm, Array, Batch, Data, Key, Problem, PyTree
 BATCH = 128  # examples scored at once
 
 
-def scorer(problem: Problem, algorithm: Algorithm, fanout: Fanout, common: PyTree) -> Callable[..., PyTree]:
-    """Build `scores(sets, central, server, start, clients, key, first_id)`.
+def scorer(problem: Problem, algorithm: Algorithm, fanout: Fanout, common: PyTree,
+           late: bool = False) -> Callable[..., PyTree]:
+    """Build `scores(sets, central, server, start, clients, key, first_id, held)`.
 
     `sets` are ragged examples by name, "train" among them. It returns {set: {"shared" | "personal": {metric: one
     mean per client}}}. `start` is the private part every client begins with: the shared model predicts with it.
     The personalised model may look at a client's training examples, never at the others. `common` is (server,
-    start, client, train, central) as shapes, to see whether the two models are one and the same.
+    start, client, train, central) as shapes, to see whether the two models are one and the same. Clients predict with
+    the server's message of now; `late` ones with those they have got: `held` is a ring of messages, and where in it
+    each client's is.
     """
-    impersonal = _is_shared_model(algorithm, *common)
+    impersonal = not late and _is_shared_model(algorithm, *common)
 
-    def scores(sets, central, server, start, clients, key, first_id):
+    def scores(sets, central, server, start, clients, key, first_id, held=None):
         population = sets["train"].population
         ids = jnp.minimum(jnp.arange(fanout.padded(population)), population - 1)
-        message = algorithm.broadcast(key, server, None if central is None else central.client(0))
+        if held is None:
+            message = algorithm.broadcast(key, server, None if central is None else central.client(0))
+            held = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], message), jnp.zeros(population, jnp.int32)
 
         def each(common, slot):
-            sets, message, shared, start, clients = common
+            sets, (messages, places), shared, start, clients = common
             index, key = slot
+            message = jax.tree.map(lambda leaf: leaf[places[index]], messages)
             client, own = jax.tree.map(lambda leaf: leaf[index], clients), sets["train"].client(index)
             sent = algorithm.select(message, algorithm.request(client, own))
             parts = {"personal": algorithm.model(key, sent, client, own)}
@@ -43,7 +49,7 @@ def scorer(problem: Problem, algorithm: Algorithm, fanout: Fanout, common: PyTre
                 found = {name: which | {"shared": which["personal"]} for name, which in found.items()}
             return (), found
 
-        common = sets, message, server.shared, start, clients
+        common = sets, held, server.shared, start, clients
         _, found = fan_out(fanout, each, common, (ids, keyed(key, first_id + ids)))
         return jax.tree.map(lambda leaf: leaf[:population], found)
 

@@ -19,6 +19,7 @@ from cantons.engine.devices import floats, mesh_of, replicated
 from cantons.engine.evaluate import scorer
 from cantons.engine.fanout import Fanout
 from cantons.engine.round import Arrays, one_round, travel
+from cantons.engine.step import held, one_step, transit_at_rest
 from cantons.errors import InputError, at_least, one_of, positive
 from cantons.protocol import Algorithm, Array, Clock, Problem, PyTree, State
 
@@ -53,7 +54,8 @@ class Session:
                  central: Any, seed: int):
         one_of("mode", options.mode, ("auto", "scan", "vmap"))
         self.problem, self.algorithm, self.clock = problem, algorithm, clock
-        self.mesh = mesh_of(options.devices)
+        # Steps are short: devices would wait for each other longer than they work.
+        self.mesh = mesh_of(1 if clock.online and options.devices is None else options.devices)
         self.population = data.clients.train.population
         self.group, self.budget = self._grouping(options, data.clients.train)
         self._start_key, run_key, self._score_key = seed_keys(seed)
@@ -78,7 +80,11 @@ class Session:
         self._parts = parts
         self.start_private = replicated(self.mesh, parts[1])
         start = partial(initial_state, self.algorithm, population=self.population)
-        return self.place(jax.jit(start)(self._start_key, parts))
+        state = jax.jit(start)(self._start_key, parts)
+        if self.clock.online:
+            at_rest = transit_at_rest(self.problem, self.algorithm, self.clock, self.arrays, state)
+            state = state._replace(transit=at_rest)
+        return self.place(state)
 
     def place(self, state: State) -> State:
         """Put a state (a restored one, say) where the compiled programs expect it."""
@@ -99,19 +105,21 @@ class Session:
         sets = self._sides[side]
         clients = state.clients if side == "clients" else self._strangers
         first = 0 if side == "clients" else self.population
+        late = self.clock.online is not None and side == "clients"
         arguments = (sets, self.arrays.central, state.server, self.start_private, clients,
-                     jax.random.fold_in(self._score_key, state.round), np.int32(first))
+                     jax.random.fold_in(self._score_key, state.round), np.int32(first),
+                     held(state.transit) if late else None)
         if side not in self._scorers:
             one = jax.eval_shape(lambda rows: jax.tree.map(lambda leaf: leaf[0], rows), clients)
             common = state.server, self.start_private, one, sets["train"], self.arrays.central
             fanout = Fanout(self.mesh, min(self.group, -(-sets["train"].population // self.mesh.size)))
-            scores = scorer(self.problem, self.algorithm, fanout, common)
+            scores = scorer(self.problem, self.algorithm, fanout, common, late)
             self._scorers[side] = jax.jit(scores).lower(*arguments).compile()
         return jax.device_get(self._scorers[side](*arguments))
 
     def message_and_upload(self, state: State) -> tuple[PyTree, PyTree]:
         """What travels to and from one client, as shapes."""
-        return travel(self.algorithm, self.arrays, state)
+        return travel(self.algorithm, self.arrays, state, self.clock.online.batch if self.clock.online else 1)
 
     @cached_property
     def _strangers(self) -> PyTree:
@@ -133,16 +141,17 @@ class Session:
         if options.group is not None:
             at_least("group", options.group, 1)
             return min(options.group, share), budget
-        if options.mode == "scan" or (options.mode == "auto" and on_cpu):
+        if options.mode == "scan" or (options.mode == "auto" and on_cpu and not self.clock.online):
             return 1, budget
         uneven = train.longest > UNEVEN * float(np.mean(train.sizes))
-        return -(-share // GROUPS) if uneven else share, budget
+        return -(-share // GROUPS) if uneven and not self.clock.online else share, budget
 
     def _compiled(self, state: State) -> Any:
         """Compile the block; halve the groups until its working memory fits the budget."""
         while True:
             fanout = Fanout(self.mesh, self.group)
-            step = partial(one_round, self.algorithm, self.clock, fanout)
+            step = (partial(one_step, self.problem, self.algorithm, self.clock, fanout) if self.clock.online
+                    else partial(one_round, self.algorithm, self.clock, fanout))
 
             def block(arrays: Arrays, state: State, until: Array, step=step) -> State:
                 return jax.lax.while_loop(lambda state: state.round < until, partial(step, arrays), state)

@@ -55,10 +55,10 @@ def one_round(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays
     central = None if arrays.central is None else arrays.central.client(0)
 
     plan = _seated(clock.plan(arrays.clock, plan_key, state.round), clock, fanout, arrays, population)
-    ids, acts, counts, hears = plan
+    ids, acts, counts, hears = plan[:4]
     message = algorithm.broadcast(broadcast_key, state.server, central)
     acknowledged, downloads, uploaded, rejected = state.ledger[ids].T
-    slots = Slot(*plan, acknowledged == 0, keyed(client_key, ids))
+    slots = Slot(*plan[:4], acknowledged == 0, keyed(client_key, ids))
     rule = algorithm.aggregate
 
     def act(sent, slot, client, data):
@@ -69,7 +69,7 @@ def one_round(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays
         client = where(usable, moved, client)
         if isinstance(rule, Sum):
             summand = jax.tree.map(lambda leaf: jnp.where(arrives, slot.counts.astype(leaf.dtype) * leaf, 0),
-                                   rule.lift(upload))
+                                   rule.lift(upload, sent))
             return summand, (client, ~usable)
         return (), (client, ~usable, where(arrives, upload, jax.tree.map(jnp.zeros_like, upload)))
 
@@ -110,12 +110,13 @@ def one_round(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays
     )
 
 
-def travel(algorithm: Algorithm, arrays: Arrays, state: State) -> tuple[PyTree, PyTree]:
-    """The message to and the upload from one client, as shapes."""
+def travel(algorithm: Algorithm, arrays: Arrays, state: State, batch: int = 1) -> tuple[PyTree, PyTree]:
+    """The message to and the upload from one client, as shapes; online it meets `batch` examples in a step."""
 
     def once(arrays: Arrays, state: State) -> tuple[PyTree, PyTree]:
         central = None if arrays.central is None else arrays.central.client(0)
-        client, data = jax.tree.map(lambda leaf: leaf[0], state.clients), arrays.train.client(0)
+        client = jax.tree.map(lambda leaf: leaf[0], state.clients)
+        data = arrays.train.client(0).at(arrays.key, jnp.zeros((), jnp.int32), batch, "cycle")
         message = algorithm.broadcast(arrays.key, state.server, central)
         sent = algorithm.select(message, algorithm.request(client, data))
         return sent, algorithm.client_update(arrays.key, sent, client, data)[0]
@@ -133,7 +134,8 @@ def _seated(plan: Plan, clock: Clock, fanout: Fanout, arrays: Arrays, population
     these groups out so that every device gets its share of the work."""
     spare = fanout.padded(clock.slots) - clock.slots
     empty = population, False, 0, False
-    plan = Plan(*(jnp.pad(part, (0, spare), constant_values=value) for part, value in zip(plan, empty, strict=True)))
+    pairs = zip(plan[:4], empty, strict=True)
+    plan = Plan(*(jnp.pad(part, (0, spare), constant_values=value) for part, value in pairs))
     if fanout.multiple > 1 and not arrays.train.uniform:
         # Vectorised clients wait for the longest among them, devices for the busiest.
         order = jnp.argsort(jnp.where(plan.ids < population, arrays.train.sizes[plan.ids], 0))

@@ -1,12 +1,17 @@
 """Owns: losses and the split of a model into shared and private. May import: models, data, protocol, errors."""
 
+from cantons.problem.bandit import bandit
 from cantons.problem.losses import masked_mean
+from cantons.problem.residual import residual
+from cantons.problem.shaped import Shapes
 from cantons.problem.split import paths
-from cantons.problem.supervised import Shapes, classification, linear, logistic, problem_from_spec, regression
+from cantons.problem.supervised import MODELS, classification, linear, logistic, problem_from_spec, regression
 from cantons.problem.wrap import from_equinox, from_flax, from_functions
 
 __all__ = [
+    "MODELS",
     "Shapes",
+    "bandit",
     "classification",
     "from_equinox",
     "from_flax",
@@ -17,4 +22,5 @@ __all__ = [
     "paths",
     "problem_from_spec",
     "regression",
+    "residual",
 ]

@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 from cantons.errors import InputError, one_of, unknown
 from cantons.models import Architecture, Model, Named, architecture
 from cantons.models import linear as linear_model
 from cantons.problem.assemble import assemble
+from cantons.problem.bandit import bandit
 from cantons.problem.losses import LOSSES, Loss, same_sign, squared
+from cantons.problem.residual import residual
+from cantons.problem.shaped import Shaped, Shapes
 from cantons.protocol import Problem
 
-
-class Shaped(Protocol):
-    """All that a problem asks of its data; a federation has both."""
-
-    @property
-    def input_shape(self) -> tuple[int, ...]:
-        """The shape of one input."""
-
-    @property
-    def classes(self) -> int | None:
-        """How many classes the labels have; None when targets are real numbers."""
-
-
-class Shapes(NamedTuple):
-    """Stands for data that is not at hand: `classification(Shapes((28, 28), 10), cnn())`."""
-
-    input_shape: tuple[int, ...]
-    classes: int | None = None
+MODELS = ("model", "shared_model", "private_model")  # the options of a problem that are architectures
 
 
 def classification(data: Shaped, model: Architecture, *, split: str = "none", l2: float = 0.0) -> Problem:
@@ -66,7 +52,8 @@ def linear(data: Shaped, *, split: str = "none", labels: str = "real", l2: float
     return regression(data, linear_model(), split=split, labels=labels, l2=l2)
 
 
-PROBLEMS: dict[str, Callable[..., Problem]] = {"classification": classification, "regression": regression}
+PROBLEMS: dict[str, Callable[..., Problem]] = {
+    "bandit": bandit, "classification": classification, "regression": regression, "residual": residual}
 
 
 def problem_from_spec(spec: Mapping[str, Any]) -> Problem:
@@ -76,7 +63,8 @@ def problem_from_spec(spec: Mapping[str, Any]) -> Problem:
     if name not in PROBLEMS:
         raise unknown("problem", name, PROBLEMS)
     shapes = Shapes(tuple(options.pop("input_shape")), options.pop("classes", None))
-    return PROBLEMS[name](shapes, architecture(**options.pop("model")), **options)
+    models = {key: architecture(**options.pop(key)) for key in MODELS if key in options}
+    return PROBLEMS[name](shapes, **models, **options)
 
 
 def _spec(about: dict[str, Any], model: Architecture) -> dict[str, Any] | None:

@@ -13,14 +13,14 @@ from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_ty
 import jax
 import numpy as np
 
-from cantons.data import Federation, digits
+from cantons.data import Federation, digits, synthetic_bandit
 from cantons.engine.begin import initial_state
 from cantons.engine.round import Arrays, travel
-from cantons.errors import check_options, unknown
+from cantons.errors import InputError, unknown
 from cantons.metrics import leaves
 from cantons.models import mlp
-from cantons.problem import classification
-from cantons.protocol import Recipe
+from cantons.problem import bandit, classification, residual
+from cantons.protocol import Algorithm, Problem, Recipe
 from cantons.study.parts import PARTS, make, part
 
 
@@ -68,28 +68,47 @@ def _described(kind: str, name: str, function: Callable[..., Any]) -> Descriptio
 
 def federation_of(name: str, options: Mapping[str, Any]) -> Federation:
     """The data called `name`, made with `options`; or the data of a study file, its [data] changed by them."""
-    if name.endswith(".toml"):
-        from cantons.study.read import read_study
+    from cantons.study.read import check_part, read_study
 
-        study = read_study(Path(name), {f"data.{key}": value for key, value in options.items()})
+    if not name.endswith(".toml"):
+        return make("data", check_part(name, "data", {"name": name, **options}))
+    study = read_study(Path(name), {f"data.{key}": value for key, value in options.items()})
+    try:
         return make("data", study.tables["data"])
-    check_options(part("data", name), options, name)
-    return make("data", {"name": name, **options})
+    except InputError as error:
+        raise InputError(f"{name}: [data] {error}") from error
 
 
 def what_travels(recipe: Recipe) -> tuple[list, list]:
     """Every leaf that goes down and up, for a small network whose last layer is private: `layer1` stays home."""
-    data = digits(clients=5)
-    problem = classification(data, mlp(hidden=(16,)), split="output")
-    algorithm = recipe.build(problem, data.population)
+    data, problem, algorithm = _example(recipe)
     key = jax.eval_shape(lambda: jax.random.key(0))
     state = jax.eval_shape(lambda key: initial_state(algorithm, key, problem.init(key), data.population), key)
     message, upload = travel(algorithm, Arrays(data.train, None, (), key), state)
     return leaves(message), leaves(upload)
 
 
+def _example(recipe: Recipe) -> tuple[Federation, Problem, Algorithm]:
+    """The first example that the algorithm can work with: a network; a joint prediction, of the left and the right half
+    of the digits; one that chooses among actions."""
+    images, contexts = digits(clients=5), synthetic_bandit(clients=5, contexts=5, test_contexts=0)
+    halves: dict[str, Any] = {"shared_features": "first_half", "private_features": "second_half"}
+    refusal = None
+    for data, problem in ((images, classification(images, mlp(hidden=(16,)), split="output")),
+                          (images, residual(images, **halves)), (contexts, bandit(contexts, **halves))):
+        try:
+            return data, problem, recipe.build(problem, data.population)
+        except InputError as error:
+            refusal = refusal or error
+    assert refusal is not None
+    raise refusal
+
+
 def _default(option: inspect.Parameter) -> str:
-    return "required" if option.default is option.empty else repr(option.default)
+    """A default in the words of a study file."""
+    if option.default is option.empty:
+        return "required"
+    return repr(option.default).lower() if isinstance(option.default, bool | None) else repr(option.default)
 
 
 def _type(hint: Any) -> str:

@@ -10,6 +10,8 @@ import jax
 
 from cantons.data import with_validation
 from cantons.engine.begin import initial_state, seed_keys
+from cantons.engine.round import Arrays
+from cantons.engine.step import transit_at_rest
 from cantons.errors import InputError
 from cantons.problem import problem_from_spec
 from cantons.protocol import Problem, Recipe
@@ -41,6 +43,13 @@ def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recip
         start_key, _, _ = seed_keys(study["seed"])
         parts = jax.jit(problem.init)(start_key)
         template = jax.jit(partial(initial_state, built, population=population))(start_key, parts)
+        if study["clock"]["name"] == "online":
+            clock = make("clock", study["clock"]).build(population)
+            if data is None:
+                raise InputError(f"{path} is an online run, which is read back with its data; that is not there; "
+                                 "give it: load(folder, data=...).")
+            arrays = Arrays(data.train, data.central, clock.arrays, start_key)
+            template = template._replace(transit=transit_at_rest(problem, built, clock, arrays, template))
         found = Checkpoints(path / "checkpoints").newest((template, parts[1]))
         if found is None or not found[1]:
             raise InputError(f"{path} holds no sound checkpoint yet; let the run go on (--resume) or finish.")

@@ -16,7 +16,8 @@ PARTS: dict[str, Mapping[str, Callable[..., Any]]] = {
     "data": data.DATA,
     "model": models.ARCHITECTURES,
     "problem": {make.__name__: make for make in (
-        problem.classification, problem.linear, problem.logistic, problem.regression)},
+        problem.bandit, problem.classification, problem.linear, problem.logistic, problem.regression,
+        problem.residual)},
     "algorithm": algorithm.ALGORITHMS,
     "clock": clock.CLOCKS,
     "engine": {"local": engine.Local},
@@ -43,11 +44,12 @@ def make(kind: str, table: Mapping[str, Any], *before: Any) -> Any:
 
 
 def make_problem(table: Mapping[str, Any], federation: Any) -> Problem:
-    """A problem's `model` is a part of its own: a name, or a table with a name and options."""
+    """A problem's models are parts of their own: a name, or a table with a name and options."""
     options = dict(table)
-    if "model" in options:
-        model = options["model"]
-        options["model"] = make("model", {"name": model} if isinstance(model, str) else model)
+    for key in problem.MODELS:
+        if key in options:
+            model = options[key]
+            options[key] = make("model", {"name": model} if isinstance(model, str) else model)
     built = make("problem", options, federation)
     return built if built.spec is not None else built._replace(spec=dict(table))
 

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from cantons.engine.begin import seed_keys
+from cantons.engine.step import held
 from cantons.errors import InputError, unknown
 from cantons.protocol import Algorithm, Problem, PyTree, State
 
@@ -41,7 +42,12 @@ class Trained:
             row = jax.tree.map(lambda leaf: leaf[index], self.state.clients)
             # The keys of an evaluation at this round: what predicts here is what was scored there.
             key = jax.random.fold_in(seed_keys(self.seed)[2], self.state.round)
-            return self._personal(key, self.state.server, row, self.data.clients.train, self.data.central, index)
+            message = None
+            if self.state.transit:  # online: what this client has got so far
+                messages, places = held(self.state.transit)
+                message = jax.tree.map(lambda leaf: leaf[places[index]], messages)
+            return self._personal(key, self.state.server, row, self.data.clients.train, self.data.central, index,
+                                  message)
 
     def predict(self, inputs: Any, client: int | str | None = None) -> np.ndarray:
         """The problem's outputs for `inputs`, by the shared model or by the model of one client."""
@@ -55,9 +61,10 @@ class Trained:
     @cached_property
     def _personal(self) -> Callable[..., tuple[PyTree, PyTree]]:
         """The model of one client; compiled once, whoever it is."""
-        def personal(key, server, client, train, central, index):
+        def personal(key, server, client, train, central, index, message):
             data = train.client(index)
-            message = self.algorithm.broadcast(key, server, None if central is None else central.client(0))
+            if message is None:
+                message = self.algorithm.broadcast(key, server, None if central is None else central.client(0))
             sent = self.algorithm.select(message, self.algorithm.request(client, data))
             return self.algorithm.model(jax.random.fold_in(key, index), sent, client, data)
 

@@ -16,12 +16,12 @@ from cantons.clock import rounds as rounds_clock
 from cantons.data import Federation, pooled, with_validation
 from cantons.engine import Local
 from cantons.errors import InputError, at_least, one_of
-from cantons.protocol import Algorithm, Clock, Problem, PyTree, Recipe, State
+from cantons.protocol import Algorithm, Clock, Problem, PyTree, Recipe, Stack, State
 from cantons.study.callbacks import Callback
 from cantons.study.checkpoint import Checkpoints
 from cantons.study.folder import Folder
 from cantons.study.interrupt import Interruption
-from cantons.study.record import scored, sides, summary_of, traffic_of, travelled
+from cantons.study.record import met_online, scored, sides, summary_of, traffic_of, travelled
 from cantons.study.result import Result, Trained
 
 BLOCK_SECONDS = 1.0  # how long a block may take: Ctrl-C and progress wait for its end
@@ -108,6 +108,12 @@ def settled(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
     built = algorithm.build(problem, data.population)
     central = pooled(data.train) if built.central == "pooled" else data.central
     ticking = clock.build(data.population)
+    if built.online and not ticking.online:
+        raise InputError(f"{algorithm.name} learns from a stream of examples; give it the online clock: "
+                         "clock=online(), or in a study file [clock] name = \"online\".")
+    if ticking.online and isinstance(built.aggregate, Stack) and clock.options.get("weights") == "inverse":
+        raise InputError(f"{algorithm.name} looks at uploads one by one and cannot weigh them; "
+                         "use weights = \"equal\".")
     if built.counts_once and ticking.repeats:
         raise InputError(f"{algorithm.name} breaks when one upload counts twice; sample without replacement.")
     return Settled(study, problem, data, built, ticking, central)
@@ -227,6 +233,9 @@ class _Run:
         began = time.perf_counter()
         scores = {side: self.session.evaluate(state, side) for side in sides(self.data)}
         found, columns = scored(self.problem, self.data, scores)
+        if self.session.clock.online:
+            met, more = met_online(self.problem, self.data, state)
+            found, columns = found | met, columns | more
         moved, more_columns = travelled(self.data, state, self.traffic)
         updates = moved["uploads"] - (self.history[-1]["uploads"] if self.history else 0)
         self.seconds += self.since

@@ -1,0 +1,115 @@
+"""Federated Residual Learning online, with late messages: a server and its clients fit each other's residuals.
+
+Agarwal, Langford and Wei, "Federated Residual Learning", 2020 (v1), section 3.2: Algorithms 3 and 4, and the two rules
+of section 3.2.1 they improve on. In the paper w^g is `shared`, w_i `private`, eta `step_size`, eta_i
+`private_step_size`, D `radius`, and z_{i,t} is an `Upload`: global features, the local model's outputs, targets.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from cantons.aggregate import mean_of, rows, total
+from cantons.algorithm.descent import descent
+from cantons.algorithm.schedule import Schedule
+from cantons.algorithm.trees import scale
+from cantons.errors import InputError, one_of
+from cantons.protocol import Algorithm, Problem, PyTree, Residual
+from cantons.recipe import algorithm
+
+
+class Server(NamedTuple):
+    shared: PyTree
+    memory: PyTree  # of its descent
+
+
+class Client(NamedTuple):
+    private: PyTree
+    memory: PyTree
+
+
+class Upload(NamedTuple):
+    """All that the server learns of a client."""
+
+    seen: PyTree  # the global features of the examples of a step
+    outputs: jax.Array  # what the private model said
+    targets: PyTree
+
+
+@algorithm
+def fedres_online_sgd(problem: Problem, population: int, *, step_size: float | dict | Schedule = 0.05,
+                      private_step_size: float | dict | Schedule | None = None, method: str = "sgd",
+                      alignment: str = "full", combine: str = "sum", radius: float | None = None,
+                      private_radius: float | None = None) -> Algorithm:
+    """Each client learns from its own feedback, the server from residuals, both under delay.
+
+    Both halves of a gradient are taken at the pair of models that predicted. `alignment` says when they are used:
+    "full" (Algorithms 3 and 4) lets a client wait until the server has used its half and has told so; "paired" lets it
+    step at once; under "none" the server moreover takes its half at the model it has when the upload arrives. The paper
+    recommends "full"; in our measurements "none" suffers least from delay, and all three are one without it. `combine`
+    is "sum", as printed, or "mean" over clients. `method` is "sgd" or "adagrad" (what `vw --adaptive` does).
+    `private_step_size` is `step_size` unless given. `radius` bounds the norm of the shared part, and `private_radius`
+    that of each private part; it is the same unless given.
+    """
+    joint = joint_prediction(problem)
+    one_of("alignment", alignment, ("none", "paired", "full"))
+    one_of("combine", combine, ("sum", "mean"))
+    step = descent(method, step_size, radius)
+    own_step = descent(method, step_size if private_step_size is None else private_step_size,
+                       radius if private_radius is None else private_radius)
+
+    def init_server(key, shared, private):
+        return Server(shared, step.init(shared))
+
+    def init_client(key, shared, private):
+        return Client(private, own_step.init(private))
+
+    def broadcast(key, server, central):
+        return server.shared
+
+    def own_half(key, shared, client, data):
+        return jax.grad(problem.loss, argnums=1)(shared, client.private, data.now())
+
+    def receive(shared, receipt, client):
+        moved = Client(*own_step.move(client.private, client.memory, receipt.note))
+        return jax.tree.map(lambda new, old: jnp.where(receipt.heard, new, old), moved, client)
+
+    def client_update(key, shared, client, data):
+        batch = data.now()
+        upload = Upload(joint.seen(batch.inputs), joint.private(client.private, batch.inputs), batch.targets)
+        if alignment != "full":
+            client = Client(*own_step.move(client.private, client.memory, own_half(key, shared, client, data)))
+        return upload, client
+
+    def servers_half(upload, shared):
+        return jax.grad(lambda candidate: joint.loss(
+            joint.shared(candidate, upload.seen) + upload.outputs, upload.targets,
+            jnp.ones(upload.outputs.shape[0])))(shared)
+
+    def server_update(key, server, gradient, central):
+        if alignment == "none":  # all that arrived now, at the model of now
+            uploads, counts = gradient
+            halves = jax.vmap(servers_half, in_axes=(0, None))(uploads, server.shared)
+            gradient = jax.tree.map(lambda leaf: jnp.tensordot(counts.astype(leaf.dtype), leaf, 1), halves)
+            if combine == "mean":
+                gradient = scale(1 / jnp.maximum(counts.sum(), 1), gradient)
+        return Server(*step.move(server.shared, server.memory, gradient))
+
+    def model(key, shared, client, data):
+        return shared, client.private
+
+    sums = {"sum": total, "mean": mean_of}[combine]
+    built = Algorithm(init_server, init_client, broadcast, client_update,
+                      rows if alignment == "none" else sums(servers_half), server_update, model, online=True,
+                      needs_shared=False)
+    return built._replace(receive=receive, note=own_half) if alignment == "full" else built
+
+
+def joint_prediction(problem: Problem) -> Residual:
+    if problem.residual is None:
+        raise InputError("this algorithm needs a joint prediction, a shared plus a private model; make the problem "
+                         "with residual(data, ...), or in a study file [problem] name = \"residual\".")
+    return problem.residual

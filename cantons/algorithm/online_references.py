@@ -1,0 +1,80 @@
+"""The two ends that online methods are measured against: every client alone, and one model for all.
+
+"Independent" and "Central" of Agarwal, Langford and Wei, "Federated Residual Learning", 2020 (v1), section 6.2.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from cantons.aggregate import total
+from cantons.algorithm.descent import descent
+from cantons.algorithm.fedres_online import fedres_online_sgd, joint_prediction
+from cantons.algorithm.schedule import Schedule
+from cantons.protocol import Algorithm, Problem, PyTree
+from cantons.recipe import algorithm
+
+
+class Server(NamedTuple):
+    shared: PyTree
+
+
+class Alone(NamedTuple):
+    """A client that keeps the whole model."""
+
+    parts: tuple[PyTree, PyTree]
+    memory: PyTree
+
+
+@algorithm
+def online_independent(problem: Problem, population: int, *, step_size: float | dict | Schedule = 0.05,
+                       method: str = "sgd", radius: float | None = None) -> Algorithm:
+    """Every client learns both parts by itself, at once, whatever the links: nothing travels.
+
+    `step_size`, `method` and `radius` (a bound on the norm of the whole model) are those of fedres_online_sgd.
+    """
+    step = descent(method, step_size, radius)
+
+    def init_client(key, shared, private):
+        return Alone((shared, private), step.init((shared, private)))
+
+    def client_update(key, message, client, data):
+        gradient = jax.grad(lambda parts: problem.loss(*parts, data.now()))(client.parts)
+        return (), Alone(*step.move(client.parts, client.memory, gradient))
+
+    return Algorithm(
+        init_server=lambda key, shared, private: Server(shared),
+        init_client=init_client,
+        broadcast=lambda key, server, central: (),
+        client_update=client_update,
+        aggregate=total(lambda upload, message: ()),
+        server_update=lambda key, server, nothing, central: server,
+        model=lambda key, message, client, data: client.parts,
+        online=True,
+        needs_shared=False,
+    )
+
+
+@algorithm
+def online_central(problem: Problem, population: int, *, step_size: float | dict | Schedule = 0.05,
+                   method: str = "sgd", alignment: str = "paired", combine: str = "sum",
+                   radius: float | None = None) -> Algorithm:
+    """One model of the global features learns from everybody: what FedRes is without its private models.
+
+    The options are those of fedres_online_sgd. Under `alignment` "paired" (or "full") a gradient is taken at the model
+    that predicted, under "none" at the one the server has when the example arrives.
+    """
+    joint = joint_prediction(problem)
+
+    def alone(private, inputs):
+        return jnp.zeros_like(joint.private(private, inputs))
+
+    def loss(shared, private, batch):
+        return joint.loss(joint.shared(shared, joint.seen(batch.inputs)), batch.targets, batch.mask)
+
+    without = problem._replace(loss=loss, residual=joint._replace(private=alone))
+    return fedres_online_sgd(step_size=step_size, method=method, alignment=alignment, combine=combine,
+                             radius=radius).build(without, population)

@@ -1,0 +1,103 @@
+"""The online clock: in every step each client meets new examples, and what is sent arrives late.
+
+Agarwal, Langford and Wei, "Federated Residual Learning", 2020 (v1), section 2: at step t client i holds the message of
+step t - beta_i, its downlink delay, and what it sends arrives alpha_i steps later, its uplink delay. The paper prints
+equations (7) and (8) circularly at zero delay; here no delay means that an upload of step t is in the message of t + 1.
+A link keeps its order: with random delays nothing overtakes what was sent before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cantons.clock.rounds import read_trace
+from cantons.errors import InputError, at_least, one_of
+from cantons.protocol import Array, Clock, Key, Online, Plan
+from cantons.recipe import clock
+
+Delay = int | Sequence[int] | np.ndarray | Mapping[str, Any]
+
+
+class Arrays(NamedTuple):
+    """Smallest and largest delay of each client, who is there when, and what a client's uploads weigh."""
+
+    up: np.ndarray  # int32[2, population]
+    down: np.ndarray
+    active: np.ndarray | None  # bool[steps, population]
+    weights: np.ndarray  # [population]
+
+
+@clock
+def online(population: int, *, uplink: Delay = 0, downlink: Delay = 0, batch: int = 1, order: str = "cycle",
+           active: np.ndarray | str | None = None, weights: str = "equal", longest: int | None = None) -> Clock:
+    """Every client meets `batch` examples in each step and is scored on them before it learns from them.
+
+    `uplink` and `downlink` are delays in steps: a number, one number per client, or {"least": a, "most": b} to draw
+    each step's delay uniformly from a to b (a and b may be lists too). `order` says how a client meets its training
+    examples: "cycle" goes through them as they are stored, over and over; "shuffle" in another order each time;
+    "sample" draws with replacement. `active` is a trace of who has examples in which step, as for `rounds`; the others
+    are silent. `weights = "inverse"` lets client i's uploads weigh T / N_i, where N_i of the trace's T steps are
+    active: then every client counts the same, however often it speaks. `longest` makes room for delays up to that
+    many steps, so that runs with other delays are the same program.
+    """
+    at_least("batch", batch, 1)
+    one_of("order", order, ("cycle", "shuffle", "sample"))
+    one_of("weights", weights, ("equal", "inverse"))
+    up, down = _delays("uplink", uplink, population), _delays("downlink", downlink, population)
+    trace = None if active is None else read_trace("active", active, population)
+    if weights == "inverse" and trace is None:
+        raise InputError('weights = "inverse" weighs clients by how rarely they are active; give the trace, active.')
+    if longest is not None:
+        at_least("longest", longest, int(max(up.max(), down.max())))
+    arrays = Arrays(up, down, trace, _weights(weights, trace, population))
+    ids = np.arange(population, dtype=np.int32)
+
+    def plan(arrays: Arrays, key: Key, round: Array) -> Plan:
+        up_key, down_key = jax.random.split(key)
+        acts = jnp.ones(population, bool) if arrays.active is None else arrays.active[round % arrays.active.shape[0]]
+        return Plan(jnp.asarray(ids), acts, jnp.where(acts, arrays.weights, 0), jnp.ones(population, bool),
+                    _drawn(up_key, arrays.up), _drawn(down_key, arrays.down))
+
+    most_up, most_down = (int(delay.max()) if longest is None else longest for delay in (up, down))
+    steady = bool((up[0] == up[1]).all() and (down[0] == down[1]).all())
+    return Clock(population, trace is None, arrays, plan, actors_hear=True,
+                 online=Online(batch, order, most_up, most_down, steady))
+
+
+def _drawn(key: Key, bounds: Array | np.ndarray) -> Array:
+    return jax.random.randint(key, bounds[0].shape, bounds[0], bounds[1] + 1, jnp.int32)
+
+
+def _delays(name: str, delay: Delay, population: int) -> np.ndarray:
+    """Least and most, one column per client."""
+    if isinstance(delay, Mapping):
+        if set(delay) != {"least", "most"}:
+            raise InputError(f"{name} is {dict(delay)}; a random delay has two keys, least and most.")
+        least, most = delay["least"], delay["most"]
+    else:
+        least = most = delay
+    rows = []
+    for given in (least, most):
+        values = np.asarray(given)
+        if values.dtype.kind not in "iu":
+            raise InputError(f"{name} is {given}; a delay is a whole number of steps, 0 or more.")
+        if values.ndim > 1 or values.shape not in ((), (population,)):
+            raise InputError(f"{name} has {values.size} delays for {population} clients; give one, or one for each.")
+        if values.min() < 0:
+            raise InputError(f"{name} is {given}; a delay is a whole number of steps, 0 or more.")
+        rows.append(np.broadcast_to(values, population))
+    if (rows[0] > rows[1]).any():
+        raise InputError(f"{name} draws from {least} to {most}; least must not be above most.")
+    return np.stack(rows).astype(np.int32)
+
+
+def _weights(kind: str, trace: np.ndarray | None, population: int) -> np.ndarray:
+    if kind == "equal" or trace is None:
+        return np.ones(population, np.float32)
+    speaks = trace.sum(axis=0)
+    return (len(trace) / np.maximum(speaks, 1)).astype(np.float32)

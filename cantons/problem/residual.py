@@ -1,0 +1,154 @@
+"""Joint prediction: a shared model on global features plus a private model on local features.
+
+Wei, Agarwal and Langford, "Federated Residual Learning", 2020 (v2), equations (1) to (3), and Agarwal, Langford and
+Wei, 2020 (v1), section 2: outputs (or logits) are summed, so each model fits what the other leaves over. The features
+may be the same, overlap or be disjoint; either model may be a network; either side may be left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cantons.errors import InputError, one_of, positive, unknown
+from cantons.models import Architecture, Model, Named
+from cantons.models import linear as linear_model
+from cantons.problem.losses import LOSSES, Loss, masked_mean, same_sign
+from cantons.problem.shaped import Shaped
+from cantons.protocol import Batch, Problem, Residual
+
+Features = str | Sequence[int]
+NAMED = ("all", "none", "first_half", "second_half")
+
+
+def residual(data: Shaped, *, shared_features: Features = "all", private_features: Features = "all",
+             shared_model: Architecture | None = None, private_model: Architecture | None = None,
+             loss: str | None = None, labels: str = "real", clip: float | None = None) -> Problem:
+    """A shared and a private model whose outputs are summed; both are linear unless you say otherwise.
+
+    `shared_features` and `private_features` are "all", "none", "first_half", "second_half" or a list of columns.
+    `loss` is "softmax" for data with classes and "squared" otherwise, or "logistic" for labels -1 and 1. With `labels`
+    "sign" the squared loss scores accuracy too. `clip` bounds the summed output by -clip and clip in loss and score, as
+    Vowpal Wabbit does: the gradient keeps the clipped error and looks past the clipping.
+    """
+    one_of("labels", labels, ("real", "sign"))
+    kind = loss or ("squared" if data.classes is None else "softmax")
+    if kind not in LOSSES:
+        raise unknown("loss", kind, LOSSES)
+    if kind == "softmax" and data.classes is None:
+        raise InputError("loss is softmax, and this data has no classes; use squared or logistic.")
+    if clip is not None:
+        positive("clip", clip)
+    rule = Loss(LOSSES["squared"].per_example, same_sign) if (kind, labels) == ("squared", "sign") else LOSSES[kind]
+    outputs = data.classes if kind == "softmax" else 1
+    assert outputs is not None
+    shape = tuple(data.input_shape)
+    sides = {"shared": (shared_features, shared_model), "private": (private_features, private_model)}
+    columns = {side: _columns(f"{side}_features", features, shape) for side, (features, _) in sides.items()}
+    if all(found is not None and not len(found) for found in columns.values()):
+        raise InputError("both feature sets are empty: no model sees anything; give one of them features.")
+    models = {side: _network(model or linear_model(), columns[side], shape, outputs)
+              for side, (_, model) in sides.items()}
+
+    def init(key):
+        shared_key, private_key = jax.random.split(key)
+        return models["shared"].init(shared_key), models["private"].init(private_key)
+
+    def seen(inputs):
+        return inputs if columns["shared"] is None else inputs[..., columns["shared"]]
+
+    def by_shared(shared, features):
+        return models["shared"].apply(shared, features)
+
+    def by_private(private, inputs):
+        own = inputs if columns["private"] is None else inputs[..., columns["private"]]
+        return models["private"].apply(private, own)
+
+    def clipped(values):
+        if clip is None:
+            return values
+        return values + jax.lax.stop_gradient(jnp.clip(values, -clip, clip) - values)
+
+    def predict(shared, private, inputs):
+        return by_shared(shared, seen(inputs)) + by_private(private, inputs)
+
+    def joint_loss(values, targets, mask):
+        return masked_mean(rule.per_example(clipped(values), targets), mask)
+
+    def mean_loss(shared, private, batch):
+        return joint_loss(predict(shared, private, batch.inputs), batch.targets, batch.mask)
+
+    def score(shared, private, batch):
+        values = predict(shared, private, batch.inputs)
+        found = {"loss": rule.per_example(clipped(values), batch.targets)}
+        if rule.correct is not None:
+            found["accuracy"] = rule.correct(values, batch.targets).astype(values.dtype)
+        return found
+
+    def blank(rows):
+        targets = jnp.zeros(rows, int if kind == "softmax" else float)
+        return Batch(jnp.zeros((rows, *shape)), targets, jnp.zeros(rows))
+
+    quadratic = kind == "squared" and clip is None and all(
+        _is_linear(model, columns[side]) for side, (_, model) in sides.items())
+    about = {"name": "residual", "input_shape": list(shape), "classes": data.classes, "loss": kind, "labels": labels,
+             "clip": clip, "shared_features": _plain(shared_features), "private_features": _plain(private_features)}
+    return Problem(init, mean_loss, predict, score, spec=_spec(about, shared_model, private_model),
+                   residual=Residual(seen, by_shared, by_private, joint_loss, quadratic, blank))
+
+
+def _columns(name: str, features: Features, shape: tuple[int, ...]) -> np.ndarray | None:
+    """The columns of a feature set; None stands for all, whatever the inputs' shape."""
+    if isinstance(features, str):
+        one_of(name, features, NAMED)
+        if features == "all":
+            return None
+    if len(shape) != 1:
+        raise InputError(f"{name} picks columns, and an input here has shape {shape}; give it \"all\", or flatten the "
+                         "inputs.")
+    width = shape[0]
+    if isinstance(features, str):
+        picked = {"none": [], "first_half": range(width // 2), "second_half": range(width // 2, width)}[features]
+        return np.asarray(list(picked), np.int32)
+    found = np.asarray(features)
+    if found.size and (found.dtype.kind not in "iu" or found.ndim != 1):
+        raise InputError(f"{name} is {features}; give a list of column numbers, or one of {', '.join(NAMED)}.")
+    if found.size and (found.min() < 0 or found.max() >= width):
+        raise InputError(f"{name} has column {int(found.max())}; inputs have {width} columns, numbered from 0.")
+    if len(set(found.tolist())) < len(found):
+        raise InputError(f"{name} names a column twice; name each once.")
+    return found.astype(np.int32)
+
+
+def _network(architecture: Architecture, columns: np.ndarray | None, shape: tuple[int, ...], outputs: int) -> Model:
+    """A network of the chosen columns; without columns it has no parameters and says 0."""
+    if columns is not None and not len(columns):
+        return Model(lambda key: {}, lambda params, inputs: jnp.zeros((inputs.shape[0], outputs))[
+            ..., 0 if outputs == 1 else slice(None)])
+    network = architecture(shape if columns is None else (len(columns),), outputs)
+    if outputs > 1:
+        return network
+    return network._replace(apply=lambda params, inputs: network.apply(params, inputs)[..., 0])
+
+
+def _is_linear(architecture: Architecture | None, columns: np.ndarray | None) -> bool:
+    """Is a side linear in its parameters? One that sees nothing has none."""
+    model = architecture or linear_model()
+    return (columns is not None and not len(columns)) or (isinstance(model, Named) and model.name == "linear")
+
+
+def _plain(features: Features) -> Any:
+    return features if isinstance(features, str) else [int(column) for column in features]
+
+
+def _spec(about: dict[str, Any], *models: Architecture | None) -> dict[str, Any] | None:
+    """Plain names and numbers; None where an architecture has no name."""
+    chosen = [model or linear_model() for model in models]
+    if not all(isinstance(model, Named) for model in chosen):
+        return None
+    sides = zip(("shared_model", "private_model"), chosen, strict=True)
+    return about | {side: {"name": model.name, **model.options} for side, model in sides}  # type: ignore[attr-defined]
