@@ -56,21 +56,22 @@ def online(population: int, *, uplink: Delay = 0, downlink: Delay = 0, batch: in
         at_least("longest", longest, int(max(up.max(), down.max())))
     arrays = Arrays(up, down, trace, _weights(weights, trace, population))
     ids = np.arange(population, dtype=np.int32)
+    steady = bool((up[0] == up[1]).all() and (down[0] == down[1]).all())
 
     def plan(arrays: Arrays, key: Key, round: Array) -> Plan:
-        up_key, down_key = jax.random.split(key)
         acts = jnp.ones(population, bool) if arrays.active is None else arrays.active[round % arrays.active.shape[0]]
         return Plan(jnp.asarray(ids), acts, jnp.where(acts, arrays.weights, 0), jnp.ones(population, bool),
-                    _drawn(up_key, arrays.up), _drawn(down_key, arrays.down))
+                    _drawn(key, 0, arrays.up, steady), _drawn(key, 1, arrays.down, steady))
 
     most_up, most_down = (int(delay.max()) if longest is None else longest for delay in (up, down))
-    steady = bool((up[0] == up[1]).all() and (down[0] == down[1]).all())
     return Clock(population, trace is None, arrays, plan, actors_hear=True,
                  online=Online(batch, order, most_up, most_down, steady))
 
 
-def _drawn(key: Key, bounds: Array | np.ndarray) -> Array:
-    return jax.random.randint(key, bounds[0].shape, bounds[0], bounds[1] + 1, jnp.int32)
+def _drawn(key: Key, link: int, bounds: Array | np.ndarray, steady: bool) -> Array:
+    if steady:
+        return jnp.asarray(bounds[0])
+    return jax.random.randint(jax.random.fold_in(key, link), bounds[0].shape, bounds[0], bounds[1] + 1, jnp.int32)
 
 
 def _delays(name: str, delay: Delay, population: int) -> np.ndarray:

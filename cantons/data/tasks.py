@@ -9,8 +9,10 @@ open how the held-out rows are chosen, so ours are drawn uniformly before anythi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
+import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -44,25 +46,29 @@ def task_protocol(
     least: int = 1,
     labels_as: Literal["class", "sign"] = "class",
     test_most: int | None = None,
+    halves: bool = False,
     name: str = "tasks",
     seed: int = 0,
 ) -> Federation:
     """One binary task per client; C_0 is label 1 (or +1.0 as a "sign") and the client's other class 0 (-1.0).
 
     The fraction `holdout` of the rows is for testing alone; clients with the same class share those. `most`
-    and `least` bound N, the training rows of either class, and `test_most` does so for the test rows.
+    and `least` bound N, the training rows of either class, and `test_most` does so for the test rows. `halves` shuffles
+    the columns, all clients' alike: the first half of them are then the paper's random global features.
     """
     one_of("labels_as", labels_as, ("class", "sign"))
     classes, codes = np.unique(labels, return_inverse=True)
     inputs, codes, _ = as_rows(inputs, codes)
-    finite("inputs", inputs, lambda row: f"row {row} (from 0)")
     tasks = draw_tasks(codes, clients, holdout=holdout, most=most, least=least, test_most=test_most,
                        seed=seed)
+    used = np.unique(np.concatenate([tasks.train.ravel(), *tasks.test]))
+    finite("inputs", jax.tree.map(lambda leaf: leaf[used], inputs), lambda row: f"row {used[row]} (from 0)")
     positive = tasks.merged[codes].astype(np.int32)
     targets = positive if labels_as == "class" else (2 * positive - 1).astype(np.float32)
 
     def pack(rows: Sequence[np.ndarray]) -> Ragged:
-        return gather(inputs, targets, np.concatenate(rows), np.array([len(own) for own in rows]))
+        packed = gather(inputs, targets, np.concatenate(rows), np.array([len(own) for own in rows]))
+        return _columns_shuffled(packed, seed) if halves else packed
 
     names = tuple(f"{number} (A vs {classes[other]})" for number, other in enumerate(tasks.opposed))
     merged = ", ".join(map(str, classes[tasks.merged]))
@@ -74,6 +80,12 @@ def task_protocol(
         test_set="held-out rows of each client's two classes",
         notes=(note,),
     )
+
+
+def _columns_shuffled(packed: Ragged, seed: int) -> Ragged:
+    if not isinstance(packed.inputs, np.ndarray) or packed.inputs.ndim != 2:
+        raise InputError("halves shuffles columns, and these inputs are not rows of numbers; flatten them.")
+    return replace(packed, inputs=packed.inputs[:, np.concatenate(feature_halves(packed.inputs.shape[1], seed=seed))])
 
 
 def draw_tasks(labels: np.ndarray, clients: int, *, holdout: float, most: int, least: int,

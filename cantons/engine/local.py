@@ -19,7 +19,7 @@ from cantons.engine.devices import floats, mesh_of, replicated
 from cantons.engine.evaluate import scorer
 from cantons.engine.fanout import Fanout
 from cantons.engine.round import Arrays, one_round, travel
-from cantons.engine.step import held, one_step, transit_at_rest
+from cantons.engine.step import at_rest, held, one_step
 from cantons.errors import InputError, at_least, one_of, positive
 from cantons.protocol import Algorithm, Array, Clock, Problem, PyTree, State
 
@@ -82,8 +82,7 @@ class Session:
         start = partial(initial_state, self.algorithm, population=self.population)
         state = jax.jit(start)(self._start_key, parts)
         if self.clock.online:
-            at_rest = transit_at_rest(self.problem, self.algorithm, self.clock, self.arrays, state)
-            state = state._replace(transit=at_rest)
+            state = at_rest(self.problem, self.algorithm, self.clock, self.arrays, state)
         return self.place(state)
 
     def place(self, state: State) -> State:

@@ -1,4 +1,4 @@
-"""One step of the online clock: hear, be scored, act, send; and whatever arrives meanwhile moves the server.
+"""One step of the online clock: be scored, act, send; what arrives meanwhile moves the server, whose message goes out.
 
 Everything on its way waits in rings inside the compiled program. Uploads that are to be added wait as sums, one for
 each step to come, without a client's axis; those a rule wants to see one by one wait one by one.
@@ -11,13 +11,16 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cantons.engine.fanout import Fanout, fan_out
+from cantons.engine.fanout import Each, Fanout, fan_out
 from cantons.engine.round import Arrays, finite, keyed, where
 from cantons.protocol import Algorithm, Array, Clock, Data, Key, Plan, Problem, PyTree, Receipt, Stack, State, Sum
 
 
 class Transit(NamedTuple):
-    """What is on its way at the beginning of a step; rings are indexed by time modulo their length."""
+    """What is on its way between two steps, when all have heard what they will predict with next.
+
+    Rings are indexed by time modulo their length.
+    """
 
     messages: PyTree  # [down]: the server's last messages
     received: Array  # int32[down, clients]: how many uploads of each client the server had when it sent them
@@ -34,12 +37,12 @@ class Transit(NamedTuple):
     scores: dict[str, Array]  # [clients]: each metric, summed over the steps so far
 
 
-def transit_at_rest(problem: Problem, algorithm: Algorithm, clock: Clock, arrays: Arrays, state: State) -> Transit:
-    """Nothing is on its way, and every client holds the server's first message."""
+def at_rest(problem: Problem, algorithm: Algorithm, clock: Clock, arrays: Arrays, state: State) -> State:
+    """Nothing is on its way, and every client has heard the server's first message."""
     population, online = state.ledger.shape[0], clock.online
     assert online is not None
     upload, summand, note, scores = jax.eval_shape(lambda: _once(problem, algorithm, clock, arrays, state))
-    first = algorithm.broadcast(arrays.key, state.server, None if arrays.central is None else arrays.central.client(0))
+    first = algorithm.broadcast(arrays.key, state.server, _central(arrays))
     up, down = online.longest_up + 1, online.longest_down + 1
     window = up + down
     stacked = not isinstance(algorithm.aggregate, Sum)
@@ -47,7 +50,7 @@ def transit_at_rest(problem: Problem, algorithm: Algorithm, clock: Clock, arrays
     def column():  # an array of its own each time: the state is donated, and no buffer can be given away twice
         return jnp.zeros(population, jnp.int32)
 
-    return Transit(
+    transit = Transit(
         messages=jax.tree.map(lambda leaf: jnp.tile(leaf, (down, *[1] * jnp.ndim(leaf))), first),
         received=jnp.zeros((down, population), jnp.int32),
         uploads=_blank(upload, up, population) if stacked else _blank(summand, up),
@@ -59,21 +62,26 @@ def transit_at_rest(problem: Problem, algorithm: Algorithm, clock: Clock, arrays
         scores=_blank(scores, population),
     )
 
+    def hear(index, client):
+        data = arrays.train.client(index)
+        sent = algorithm.select(first, algorithm.request(client, data))
+        noted = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), note)
+        return algorithm.receive(sent, Receipt(jnp.asarray(True), jnp.asarray(False), noted), client)
+
+    return state._replace(clients=jax.vmap(hear)(jnp.arange(population), state.clients), transit=transit)
+
 
 def held(transit: Transit) -> tuple[PyTree, Array]:
     """The messages that clients hold, and where in them each client's is."""
     return transit.messages, transit.newest % transit.received.shape[0]
 
 
-class Slot(NamedTuple):
-    """One client in one step."""
+class Actor(NamedTuple):
+    """One client about to act."""
 
     id: Array
     acts: Array
     counts: Array
-    new: Array
-    told: Array  # of how many of its uploads this message tells it
-    notes: Array  # [told]: the steps of its oldest open uploads, as places in the ring of notes
     place: Array  # of its message in the ring
     met: Array
     key: Key
@@ -81,66 +89,60 @@ class Slot(NamedTuple):
     client: PyTree
 
 
+class Listener(NamedTuple):
+    """One client to whom the next message comes."""
+
+    id: Array
+    new: Array
+    told: Array  # of how many of its uploads this message tells it
+    notes: Array  # the places of what it noted with its oldest open uploads
+    place: Array
+    client: PyTree
+
+
 def one_step(problem: Problem, algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays,
              state: State) -> State:
-    """Advance `state` by one step."""
+    """Advance `state` by one step: all act, what is due arrives, and the next message goes out."""
+    return _next_message(algorithm, clock, fanout, arrays, _acted(problem, algorithm, clock, fanout, arrays, state))
+
+
+def _acted(problem: Problem, algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays,
+           state: State) -> State:
+    """Every client meets its examples, is scored, learns and sends; what arrives now moves the server."""
     online, rule, transit, now = clock.online, algorithm.aggregate, state.transit, state.round
     assert online is not None
-    population = state.ledger.shape[0]
-    key = jax.random.fold_in(arrays.key, now)
-    plan_key, broadcast_key, client_key, aggregate_key, server_key = jax.random.split(key, 5)
-    central = None if arrays.central is None else arrays.central.client(0)
+    plan_key, _, client_key, aggregate_key, server_key = _keys(arrays, now)
     plan = clock.plan(arrays.clock, plan_key, now)
-    assert plan.up is not None and plan.down is not None
-    up_ring, down_ring = transit.due.shape[0], transit.received.shape[0]
-    window = transit.sent_at.shape[0]
+    assert plan.up is not None
+    population, up_ring, window = state.ledger.shape[0], transit.due.shape[0], transit.sent_at.shape[0]
     everyone = jnp.arange(population)
 
-    # Down: today's message joins the ring, and each client takes the newest that has reached it.
-    messages = _put(transit.messages, now % down_ring, algorithm.broadcast(broadcast_key, state.server, central))
-    received = transit.received.at[now % down_ring].set(transit.arrived)
-    newest = jnp.maximum(transit.newest, now - plan.down)
-    known = received[newest % down_ring, everyone]
-    told = known - transit.known
-    # A steady link tells of one upload at a time.
-    steps = transit.known[:, None] + jnp.arange(1 if online.steady else window)
-    steps = transit.sent_at[steps % window, everyone[:, None]] % window
-
-    def each(common, slot):
-        train, messages, notes = common
-        message = jax.tree.map(lambda leaf: leaf[slot.place], messages)
-        data = train.client(slot.id).at(slot.stream, slot.met, online.batch, online.order)
-        sent = algorithm.select(message, algorithm.request(slot.client, data))
-
-        def hear(number, client):
-            noted = jax.tree.map(lambda leaf: leaf[slot.notes[number], slot.id], notes)
-            return algorithm.receive(sent, Receipt(slot.new & (number == 0), number < slot.told, noted), client)
-
-        client = hear(0, slot.client) if online.steady else jax.lax.fori_loop(
-            0, jnp.maximum(slot.told, 1), hear, slot.client)
-        scores = charged(problem, algorithm, slot.key, sent, client, data)
-        note = algorithm.note(slot.key, sent, client, data)
-        upload, moved = algorithm.client_update(slot.key, sent, client, data)
-        usable = finite(upload)
-        acts = slot.acts & (data.size > 0)
-        client = where(acts & usable, moved, client)
-        sends = acts & usable & (slot.counts > 0)
+    def each(common, actor):
+        train, messages = common
+        message = jax.tree.map(lambda leaf: leaf[actor.place], messages)
+        data = train.client(actor.id).at(actor.stream, actor.met, online.batch, online.order)
+        sent = algorithm.select(message, algorithm.request(actor.client, data))
+        scores = charged(problem, algorithm, actor.key, sent, actor.client, data)
+        note = algorithm.note(actor.key, sent, actor.client, data)
+        upload, moved = algorithm.client_update(actor.key, sent, actor.client, data)
+        usable, acts = finite(upload), actor.acts & (data.size > 0)
+        sends = acts & usable & (actor.counts > 0)
         carried = rule.lift(upload, sent) if isinstance(rule, Sum) else upload
-        weight = slot.counts if isinstance(rule, Sum) else 1
+        weight = actor.counts if isinstance(rule, Sum) else 1
         carried = jax.tree.map(lambda leaf: jnp.where(sends, jnp.asarray(weight, leaf.dtype) * leaf, 0), carried)
         scores = jax.tree.map(lambda value: jnp.where(acts, value, 0), scores)
-        return (), (client, carried, note, scores, acts, sends, ~usable)
+        return (), (where(acts & usable, moved, actor.client), carried, note, scores, acts, sends, ~usable)
 
-    slots = Slot(plan.ids, plan.acts, plan.counts, newest > transit.newest, told, steps, newest % down_ring,
-                 transit.met, keyed(client_key, everyone), keyed(arrays.key, everyone), state.clients)
-    common = arrays.train, messages, transit.notes
-    _, rows = fan_out(fanout, each, common, _padded(slots, fanout, population))
-    clients, carried, note, scores, acts, sends, lost = jax.tree.map(lambda leaf: leaf[:population], rows)
+    messages, places = held(transit)
+    actors = Actor(plan.ids, plan.acts, plan.counts, places, transit.met, keyed(client_key, everyone),
+                   keyed(arrays.key, everyone), state.clients)
+    rows = _each_client(fanout, each, (arrays.train, messages), actors, population)
+    clients, carried, note, scores, acts, sends, lost = rows
 
-    # Up: what was sent now joins what is due when it arrives; nothing overtakes.
+    # What was sent now joins what is due when it arrives; nothing overtakes.
     arrival = jnp.maximum(transit.latest, now + plan.up)
-    sent_at = transit.sent_at.at[transit.sent % window, everyone].set(jnp.where(
-        sends, now, transit.sent_at[transit.sent % window, everyone]))
+    last = transit.sent % window, everyone
+    sent_at = transit.sent_at.at[last].set(jnp.where(sends, now, transit.sent_at[last]))
     if isinstance(rule, Sum):
         uploads = jax.tree.map(lambda ring, row: ring.at[arrival % up_ring].add(row), transit.uploads, carried)
         due = transit.due.at[arrival % up_ring, everyone].add(sends.astype(jnp.int32))
@@ -152,20 +154,58 @@ def one_step(problem: Problem, algorithm: Algorithm, clock: Clock, fanout: Fanou
         uploads = _put(transit.uploads, now % up_ring, carried)
         due = transit.due.at[now % up_ring].set(jnp.where(sends, arrival, -1))
         aggregate, arriving = _all_at_once(rule, online.steady, aggregate_key, uploads, due, now, plan)
-    moved = algorithm.server_update(server_key, state.server, aggregate, central)
+    moved = algorithm.server_update(server_key, state.server, aggregate, _central(arrays))
     sent_up = acts & (plan.counts > 0)
-    return State(
+    return state._replace(
         server=where((arriving > 0).any(), moved, state.server),
         clients=clients,
         round=now + 1,
-        skipped=state.skipped,  # a step in which nothing arrives is nothing special here
-        ledger=state.ledger + jnp.stack([jnp.zeros_like(known), newest > transit.newest, sent_up, sent_up & lost],
-                                        axis=1).astype(jnp.int32),
-        transit=Transit(
-            messages, received, uploads, due, transit.arrived + arriving, jnp.where(sends, arrival, transit.latest),
-            newest, known, transit.sent + sends, sent_at, _put(transit.notes, now % window, note),
-            transit.met + acts, jax.tree.map(jnp.add, transit.scores, scores)),
+        # A step in which nothing arrives is nothing special here, and not counted as skipped.
+        ledger=state.ledger.at[:, 2:].add(jnp.stack([sent_up, sent_up & lost], axis=1).astype(jnp.int32)),
+        transit=transit._replace(
+            uploads=uploads, due=due, arrived=transit.arrived + arriving,
+            latest=jnp.where(sends, arrival, transit.latest), sent=transit.sent + sends, sent_at=sent_at,
+            notes=_put(transit.notes, now % window, note), met=transit.met + acts,
+            scores=jax.tree.map(jnp.add, transit.scores, scores)),
     )
+
+
+def _next_message(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays, state: State) -> State:
+    """The server's message joins the ring, and each client takes the newest that has reached it."""
+    online, transit, now = clock.online, state.transit, state.round
+    assert online is not None
+    plan_key, broadcast_key, *_ = _keys(arrays, now)
+    late = clock.plan(arrays.clock, plan_key, now).down
+    assert late is not None
+    population, ring, window = state.ledger.shape[0], transit.received.shape[0], transit.sent_at.shape[0]
+    everyone = jnp.arange(population)
+    messages = _put(transit.messages, now % ring, algorithm.broadcast(broadcast_key, state.server, _central(arrays)))
+    received = transit.received.at[now % ring].set(transit.arrived)
+    newest = jnp.maximum(transit.newest, now - late)
+    known = received[newest % ring, everyone]
+    # A steady link tells of one upload at a time.
+    numbers = transit.known[:, None] + jnp.arange(1 if online.steady else window)
+    noted = transit.sent_at[numbers % window, everyone[:, None]] % window
+
+    def each(common, listener):
+        train, messages, notes = common
+        message = jax.tree.map(lambda leaf: leaf[listener.place], messages)
+        sent = algorithm.select(message, algorithm.request(listener.client, train.client(listener.id)))
+
+        def hear(number, client):
+            note = jax.tree.map(lambda leaf: leaf[listener.notes[number], listener.id], notes)
+            return algorithm.receive(sent, Receipt(listener.new & (number == 0), number < listener.told, note), client)
+
+        if online.steady:
+            return (), hear(0, listener.client)
+        return (), jax.lax.fori_loop(0, jnp.maximum(listener.told, 1), hear, listener.client)
+
+    listeners = Listener(everyone, newest > transit.newest, known - transit.known, noted, newest % ring, state.clients)
+    clients = _each_client(fanout, each, (arrays.train, messages, transit.notes), listeners, population)
+    return state._replace(
+        clients=clients,
+        ledger=state.ledger.at[:, 1].add((newest > transit.newest).astype(jnp.int32)),
+        transit=transit._replace(messages=messages, received=received, newest=newest, known=known))
 
 
 def charged(problem: Problem, algorithm: Algorithm, key: Key, message: PyTree, client: PyTree,
@@ -181,10 +221,9 @@ def charged(problem: Problem, algorithm: Algorithm, key: Key, message: PyTree, c
 def _once(problem: Problem, algorithm: Algorithm, clock: Clock, arrays: Arrays, state: State) -> tuple:
     """What one client gets and gives in one step."""
     assert clock.online is not None
-    central = None if arrays.central is None else arrays.central.client(0)
     client = jax.tree.map(lambda leaf: leaf[0], state.clients)
     data = arrays.train.client(0).at(arrays.key, jnp.zeros((), jnp.int32), clock.online.batch, clock.online.order)
-    message = algorithm.broadcast(arrays.key, state.server, central)
+    message = algorithm.broadcast(arrays.key, state.server, _central(arrays))
     sent = algorithm.select(message, algorithm.request(client, data))
     upload, _ = algorithm.client_update(arrays.key, sent, client, data)
     summand = algorithm.aggregate.lift(upload, sent) if isinstance(algorithm.aggregate, Sum) else ()
@@ -217,7 +256,18 @@ def _put(ring: PyTree, place: Array, row: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf, new: leaf.at[place].set(new), ring, row)
 
 
-def _padded(slots: Slot, fanout: Fanout, population: int) -> Slot:
-    """Idle places repeat the last client; what they do is cut off."""
+def _keys(arrays: Arrays, now: Array) -> Key:
+    """For the plan, the broadcast, the clients, the aggregate and the server of a step."""
+    return jax.random.split(jax.random.fold_in(arrays.key, now), 5)
+
+
+def _central(arrays: Arrays) -> Data | None:
+    return None if arrays.central is None else arrays.central.client(0)
+
+
+def _each_client(fanout: Fanout, each: Each, common: PyTree, slots: PyTree, population: int) -> PyTree:
+    """The rows of all clients. Idle places repeat the last client; what they do is cut off."""
     order = jnp.minimum(jnp.arange(fanout.padded(population)), population - 1)
-    return slots if len(order) == population else jax.tree.map(lambda leaf: leaf[order], slots)
+    if len(order) > population:
+        slots = jax.tree.map(lambda leaf: leaf[order], slots)
+    return jax.tree.map(lambda leaf: leaf[:population], fan_out(fanout, each, common, slots)[1])

@@ -31,9 +31,10 @@ def residual(data: Shaped, *, shared_features: Features = "all", private_feature
     """A shared and a private model whose outputs are summed; both are linear unless you say otherwise.
 
     `shared_features` and `private_features` are "all", "none", "first_half", "second_half" or a list of columns.
-    `loss` is "softmax" for data with classes and "squared" otherwise, or "logistic" for labels -1 and 1. With `labels`
-    "sign" the squared loss scores accuracy too. `clip` bounds the summed output by -clip and clip in loss and score, as
-    Vowpal Wabbit does: the gradient keeps the clipped error and looks past the clipping.
+    `loss` is "softmax" for data with classes and "squared" otherwise, or "logistic" for labels -1 and 1. `labels`
+    "sign" says that targets are -1 and 1, and makes them of two classes; the squared loss then scores accuracy too.
+    `clip` bounds the summed output by -clip and clip in loss and score, as Vowpal Wabbit does: the gradient keeps the
+    clipped error and looks past the clipping.
     """
     one_of("labels", labels, ("real", "sign"))
     kind = loss or ("squared" if data.classes is None else "softmax")
@@ -41,8 +42,14 @@ def residual(data: Shaped, *, shared_features: Features = "all", private_feature
         raise unknown("loss", kind, LOSSES)
     if kind == "softmax" and data.classes is None:
         raise InputError("loss is softmax, and this data has no classes; use squared or logistic.")
+    if kind != "softmax" and labels == "sign" and data.classes not in (None, 2):
+        raise InputError(f"labels -1 and 1 stand for two classes, and this data has {data.classes}; use softmax.")
+    if kind != "softmax" and labels == "real" and data.classes is not None:
+        raise InputError(f"loss is {kind}, and this data has {data.classes} classes; use softmax, or for two classes "
+                         "labels = \"sign\".")
     if clip is not None:
         positive("clip", clip)
+    classes_as_signs = labels == "sign" and data.classes is not None
     rule = Loss(LOSSES["squared"].per_example, same_sign) if (kind, labels) == ("squared", "sign") else LOSSES[kind]
     outputs = data.classes if kind == "softmax" else 1
     assert outputs is not None
@@ -76,17 +83,21 @@ def residual(data: Shaped, *, shared_features: Features = "all", private_feature
     def predict(shared, private, inputs):
         return by_shared(shared, seen(inputs)) + by_private(private, inputs)
 
+    def signed(targets):
+        return 2 * targets - 1 if classes_as_signs else targets
+
     def joint_loss(values, targets, mask):
-        return masked_mean(rule.per_example(clipped(values), targets), mask)
+        return masked_mean(rule.per_example(clipped(values), signed(targets)), mask)
 
     def mean_loss(shared, private, batch):
         return joint_loss(predict(shared, private, batch.inputs), batch.targets, batch.mask)
 
     def score(shared, private, batch):
         values = predict(shared, private, batch.inputs)
-        found = {"loss": rule.per_example(clipped(values), batch.targets)}
+        targets = signed(batch.targets)
+        found = {"loss": rule.per_example(clipped(values), targets)}
         if rule.correct is not None:
-            found["accuracy"] = rule.correct(values, batch.targets).astype(values.dtype)
+            found["accuracy"] = rule.correct(values, targets).astype(values.dtype)
         return found
 
     def blank(rows):

@@ -11,7 +11,7 @@ import jax
 from cantons.data import with_validation
 from cantons.engine.begin import initial_state, seed_keys
 from cantons.engine.round import Arrays
-from cantons.engine.step import transit_at_rest
+from cantons.engine.step import at_rest
 from cantons.errors import InputError
 from cantons.problem import problem_from_spec
 from cantons.protocol import Problem, Recipe
@@ -49,7 +49,7 @@ def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recip
                 raise InputError(f"{path} is an online run, which is read back with its data; that is not there; "
                                  "give it: load(folder, data=...).")
             arrays = Arrays(data.train, data.central, clock.arrays, start_key)
-            template = template._replace(transit=transit_at_rest(problem, built, clock, arrays, template))
+            template = at_rest(problem, built, clock, arrays, template)
         found = Checkpoints(path / "checkpoints").newest((template, parts[1]))
         if found is None or not found[1]:
             raise InputError(f"{path} holds no sound checkpoint yet; let the run go on (--resume) or finish.")

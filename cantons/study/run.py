@@ -20,6 +20,7 @@ from cantons.protocol import Algorithm, Clock, Problem, PyTree, Recipe, Stack, S
 from cantons.study.callbacks import Callback
 from cantons.study.checkpoint import Checkpoints
 from cantons.study.folder import Folder
+from cantons.study.hindsight import hindsight
 from cantons.study.interrupt import Interruption
 from cantons.study.record import met_online, scored, sides, summary_of, traffic_of, travelled
 from cantons.study.result import Result, Trained
@@ -105,9 +106,14 @@ def settled(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
         "clock": {"name": clock.name, **clock.options}, "engine": {"name": "local", **asdict(engine)},
         "checkpoint_every": checkpoint_every, "keep": keep,
     }
-    built = algorithm.build(problem, data.population)
+    built, ticking = settled_parts(problem, data, algorithm, clock)
     central = pooled(data.train) if built.central == "pooled" else data.central
-    ticking = clock.build(data.population)
+    return Settled(study, problem, data, built, ticking, central)
+
+
+def settled_parts(problem: Problem, data: Federation, algorithm: Recipe, clock: Recipe) -> tuple[Algorithm, Clock]:
+    """Build the algorithm and the clock, and refuse a pair that makes no sense."""
+    built, ticking = algorithm.build(problem, data.population), clock.build(data.population)
     if built.online and not ticking.online:
         raise InputError(f"{algorithm.name} learns from a stream of examples; give it the online clock: "
                          "clock=online(), or in a study file [clock] name = \"online\".")
@@ -116,7 +122,7 @@ def settled(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
                          "use weights = \"equal\".")
     if built.counts_once and ticking.repeats:
         raise InputError(f"{algorithm.name} breaks when one upload counts twice; sample without replacement.")
-    return Settled(study, problem, data, built, ticking, central)
+    return built, ticking
 
 
 def described(data: Federation) -> dict[str, Any]:
@@ -162,6 +168,8 @@ class _Run:
         self.diverged = False
 
     def play(self, state: State) -> Result:
+        self.regret = hindsight(self.problem, self.algorithm, self.session.clock, self.data,
+                                (state.server.shared, self.session.start_private), self.rounds)
         if self.folder is not None:
             self.folder.open(self.study, self.resume)
             self.checkpoints = Checkpoints(self.folder.path / "checkpoints", self.study["keep"])
@@ -235,7 +243,7 @@ class _Run:
         found, columns = scored(self.problem, self.data, scores)
         if self.session.clock.online:
             met, more = met_online(self.problem, self.data, state)
-            found, columns = found | met, columns | more
+            found, columns = found | met | self.regret(state), columns | more
         moved, more_columns = travelled(self.data, state, self.traffic)
         updates = moved["uploads"] - (self.history[-1]["uploads"] if self.history else 0)
         self.seconds += self.since

@@ -53,9 +53,7 @@ class PostOffice:
         self.acted, self.receive = jax.jit(self._acted), jax.jit(self.algorithm.receive)
 
     def day(self, now):
-        keys = jax.random.split(jax.random.fold_in(self.arrays.key, now), 5)
-        plan = self.clock.plan(self.arrays.clock, keys[0], jnp.int32(now))
-        self.messages.append((self.algorithm.broadcast(keys[1], self.server, None), now))
+        keys, plan = self._plan(now)
         for index in range(self.population):
             self._act(index, now, plan, jax.random.fold_in(keys[2], index))
         arrived = [letter for letter in self.under_way if letter["arrives"] == now]
@@ -64,21 +62,36 @@ class PostOffice:
             letter["known_from"] = now + 1  # the message of tomorrow contains it
         if arrived:
             self.server = self.algorithm.server_update(keys[4], self.server, self._aggregate(keys[3], arrived), None)
+        self.morning(now + 1)
 
-    def _act(self, index, now, plan, key):
+    def morning(self, now):
+        """The server's message goes out, and everybody opens the newest that has come."""
+        keys, plan = self._plan(now)
+        self.messages.append((self.algorithm.broadcast(keys[1], self.server, None), now))
+        for index in range(self.population):
+            self._hear(index, now, plan)
+
+    def _plan(self, now):
+        keys = jax.random.split(jax.random.fold_in(self.arrays.key, now), 5)
+        return keys, self.clock.plan(self.arrays.clock, keys[0], jnp.int32(now))
+
+    def _hear(self, index, now, plan):
         previous = self.held[index]
         self.held[index] = max(previous, now - int(plan.down[index]), 0)
         message = self.messages[self.held[index]][0]
         told = [letter for letter in self.open[index] if letter.get("known_from", np.inf) <= self.held[index]]
         self.open[index] = self.open[index][len(told):]
         client, new = self.clients[index], self.held[index] > previous
-        blank = jax.tree.map(jnp.zeros_like, self.acted(key, message, client, self.arrays, index, 0)[1])
+        blank = jax.tree.map(jnp.zeros_like, self.acted(self.arrays.key, message, client, self.arrays, index, 0)[1])
         for number, note in enumerate([letter["note"] for letter in told] or [blank]):
             receipt = Receipt(jnp.asarray(new and number == 0), jnp.asarray(bool(told)), note)
             client = self.receive(message, receipt, client)
         self.clients[index] = client
+
+    def _act(self, index, now, plan, key):
         if not plan.acts[index]:
             return
+        message, client = self.messages[self.held[index]][0], self.clients[index]
         loss, note, upload, self.clients[index] = self.acted(key, message, client, self.arrays, index, self.met[index])
         self.charged[index] += loss
         self.newest_arrival[index] = max(self.newest_arrival[index], now + int(plan.up[index]))
@@ -129,6 +142,7 @@ RECIPES = {
 def test_every_letter_arrives_when_it_is_due(ticking, method, joint, numbers):
     clock, recipe = ct.online(**CLOCKS[ticking]), RECIPES[method]
     post = PostOffice(joint, numbers, recipe, clock)
+    post.morning(0)
     for now in range(STEPS):
         post.day(now)
     state = played(joint, numbers, recipe, clock)
@@ -148,12 +162,12 @@ def test_a_late_client_is_evaluated_with_the_message_it_holds(joint, numbers):
     messages, places = held(states[-1].transit)
     for index, late in enumerate(DOWN):
         jax.tree.map(lambda ring, model, place=places[index]: np.testing.assert_array_equal(ring[place], model),
-                     messages, states[5 - late].server.shared)
+                     messages, states[6 - late].server.shared)
     scores = session.evaluate(states[-1])["train"]["personal"]["loss"]
     train = session.arrays.train
     for index, late in enumerate(DOWN):
         private = jax.tree.map(lambda leaf, index=index: leaf[index], states[-1].clients.private)
-        expected = joint.loss(states[5 - late].server.shared, private, train.client(index).full())
+        expected = joint.loss(states[6 - late].server.shared, private, train.client(index).full())
         np.testing.assert_allclose(scores[index], expected, rtol=1e-12)
 
 
