@@ -1,8 +1,7 @@
-"""`--set key=value`, with the value read as TOML would read it."""
+"""`--set key=value` and its like, with the values read as TOML would read them."""
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Iterable
 from typing import Any
@@ -38,7 +37,39 @@ def parsed_grid(grids: Iterable[str]) -> dict[str, list[Any]]:
             raise InputError(f"--grid got {grid!r}; write key=a,b,c, as in algorithm.step_size=0.03,0.1,0.3.")
         if key in found:
             raise InputError(f"--grid got {key} twice; give all its values at once.")
-        found[key.strip()] = [_value(value) for value in re.split(r",(?![^\[{]*[\]}])", values)]
+        found[key.strip()] = [_value(value) for value in pieces(values)]
+    return found
+
+
+def parsed_algorithm(text: str) -> tuple[str, dict[str, Any]]:
+    """`--algorithm name,option=value,...`: the name, and the options.
+
+    >>> parsed_algorithm("fedprox,mu=0.1,step_size={name='constant', value=0.5}")
+    ('fedprox', {'mu': 0.1, 'step_size': {'name': 'constant', 'value': 0.5}})
+    """
+    name, *options = (piece.strip() for piece in pieces(text))
+    found: dict[str, Any] = {}
+    for option in options:
+        key, equals, value = option.partition("=")
+        if not equals or not key:
+            raise InputError(f"--algorithm got {text!r}; write a name, or a name with options, as in fedprox,mu=0.1.")
+        found[key.strip()] = _value(value)
+    return name, found
+
+
+def pieces(text: str) -> list[str]:
+    """The text between commas; those inside brackets do not part.
+
+    >>> pieces("[8,8],[16],{a=1,b=[2,3]}")
+    ['[8,8]', '[16]', '{a=1,b=[2,3]}']
+    """
+    found, depth = [""], 0
+    for letter in text:
+        depth += (letter in "[{") - (letter in "]}")
+        if letter == "," and depth == 0:
+            found.append("")
+        else:
+            found[-1] += letter
     return found
 
 

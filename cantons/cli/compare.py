@@ -2,33 +2,97 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from cantons.errors import InputError
+from cantons.cli.changes import parsed_algorithm
+from cantons.data import Federation
+from cantons.errors import InputError, unknown
 from cantons.study.callbacks import Callback
+from cantons.study.parts import make_algorithm, make_problem, part
 from cantons.study.read import Study, read_study
 
 
-def play(paths: Sequence[Path], seeds: int, out: Path, changes: Mapping[str, Any], watcher: Callback) -> list[Path]:
-    """The run folders, study by study and seed by seed."""
-    studies = [[read_study(path, {**changes, "seed": seed}) for seed in range(seeds)] for path in paths]
-    names = [_name(path, versions[0]) for path, versions in zip(paths, studies, strict=True)]
+class Method(NamedTuple):
+    """What is compared: a study under a name, once for each seed."""
+
+    name: str
+    folder: str  # its runs go to <folder>-<seed>
+    versions: list[Study]
+
+
+def play(methods: Sequence[Method], out: Path, reference: str | None, watcher: Callback) -> list[Path]:
+    """Run them; the run folders, method by method and seed by seed."""
+    names = [method.name for method in methods]
     for name in names:
         if names.count(name) > 1:
-            raise InputError(f"two of the studies are called {name!r}; give each a name of its own.")
-    for path, versions in zip(paths, studies, strict=True):
-        if versions[0].tables["data"] != studies[0][0].tables["data"]:
-            raise InputError(f"{path} has other data than {paths[0]}; compare studies with the same [data].")
+            raise InputError(f"two of the methods are called {name!r}; give each a name of its own.")
+    if reference is not None and len(names) > 1 and reference not in names:
+        raise unknown("reference", reference, names)
+    first = methods[0].versions[0]
+    for study in (method.versions[0] for method in methods):
+        if study.tables["data"] != first.tables["data"]:
+            raise InputError(f"{study.source} has other data than {first.source}; "
+                             "compare studies with the same [data].")
+    _check([method.versions[0] for method in methods])
     folders = []
-    for name, versions in zip(names, studies, strict=True):
-        for seed, study in enumerate(versions):
-            folder = out / f"{name}-{seed}"
+    for method in methods:
+        for seed, study in enumerate(method.versions):
+            folder = out / f"{method.folder}-{seed}"
             study.run(out=folder, resume=(folder / "study.json").exists(), callbacks=[watcher])
             folders.append(folder)
     return folders
 
 
-def _name(path: Path, study: Study) -> str:
-    return study.settings.name or path.stem
+def _check(studies: Sequence[Study]) -> None:
+    """Build everything once, so that no mistake comes to light after hours of running what stands before it."""
+    data: Federation | None = None
+    for study in studies:
+        try:
+            data = data or study.parts()[1]
+            problem = make_problem(study.tables["problem"], data)
+            make_algorithm(study.tables["algorithm"]).build(problem, data.population)
+        except InputError as error:
+            raise InputError(f"{study.source}: {error}") from error
+
+
+def of_studies(paths: Sequence[Path], seeds: int, changes: Mapping[str, Any]) -> list[Method]:
+    """One method for each study file."""
+    methods = []
+    for path in paths:
+        versions = _versions(path, seeds, changes)
+        name = versions[0].settings.name or path.stem
+        methods.append(Method(name, name, versions))
+    return methods
+
+
+def of_algorithms(path: Path, algorithms: Sequence[str], seeds: int, changes: Mapping[str, Any],
+                  watcher: Callback) -> list[Method]:
+    """One study with each of the algorithms, written as `name,option=value,...`.
+
+    What the study itself says about its algorithm holds for the others too, as far as they have such options.
+    """
+    own = {key: value for key, value in read_study(path, changes).tables["algorithm"].items() if key != "name"}
+    methods = []
+    for text in algorithms:
+        name, options = parsed_algorithm(text)
+        function = part("algorithm", name)
+        known = inspect.signature(function).parameters if callable(function) else own
+        strange = [key for key in own if key not in known]
+        if strange:
+            watcher.noticed(f"{name} has no {' and no '.join(strange)}: what {path} says about that is not for it.")
+        table = copy.deepcopy({"name": name, **{key: value for key, value in own.items() if key in known}})
+        given = {f"algorithm.{key}": value for key, value in options.items()}
+        label = ", ".join([name, *(f"{key}={value}" for key, value in options.items())])
+        versions = _versions(path, seeds, {**changes, "name": label, "algorithm": table, **given})
+        methods.append(Method(label, label.replace(", ", ",").replace("/", "_"), versions))
+    return methods
+
+
+def _versions(path: Path, seeds: int, changes: Mapping[str, Any]) -> list[Study]:
+    if "seed" in changes:
+        raise InputError("a comparison runs the seeds 0, 1, ...; say how many with --seeds, and leave seed alone.")
+    return [read_study(path, {**changes, "seed": seed}) for seed in range(seeds)]

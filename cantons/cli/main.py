@@ -18,6 +18,10 @@ class Sentences(click.Group):
             return super().invoke(context)
         except InputError as error:
             raise click.ClickException(str(error)) from error
+        except OSError as error:
+            if error.filename is None:
+                raise
+            raise click.ClickException(f"cannot use {error.filename}: {error.strerror}.") from error
         except KeyboardInterrupt:
             sys.exit(130)
 
@@ -30,7 +34,8 @@ def cantons() -> None:
 
 @cantons.command()
 @click.argument("study", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="The run folder.  [default: results/NAME-SEED]")
+@click.option("--out", type=click.Path(path_type=Path),
+              help="The run folder.  [default: results/NAME-SEED, with what --set changed in the name]")
 @click.option("--rounds", type=click.IntRange(min=1), help="Train for this many rounds instead.")
 @click.option("--seed", type=click.IntRange(min=0), help="Use this seed instead.")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE",
@@ -43,10 +48,16 @@ def run(study: Path, out: Path | None, rounds: int | None, seed: int | None, cha
     from cantons.cli import show
     from cantons.cli.changes import parsed
     from cantons.study.read import read_study
+    from cantons.study.sweep import label
 
     asked = {key: value for key, value in (("rounds", rounds), ("seed", seed)) if value is not None}
-    checked = read_study(study, parsed(changes) | asked)
-    folder = out or Path("results") / f"{checked.settings.name or study.stem}-{checked.settings.seed}"
+    changed = parsed(changes)
+    checked = read_study(study, changed | asked)
+    apart = {key: value for key, value in changed.items() if key not in ("name", "seed", "rounds")}
+    name = ",".join([checked.settings.name or study.stem, *([label(apart)] if apart else [])])
+    folder = out or Path("results") / f"{name}-{checked.settings.seed}"
+    if not resume and (folder / "study.json").exists():
+        raise InputError(f"{folder} already holds a run; go on with it (--resume), or choose another folder (--out).")
     with show.watching(quiet=as_json) as watcher:
         result = checked.run(out=folder, resume=resume, callbacks=[watcher])
     if as_json:
@@ -61,22 +72,29 @@ def run(study: Path, out: Path | None, rounds: int | None, seed: int | None, cha
 @click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Run each study this often.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results/compare"), show_default=True)
 @click.option("--rounds", type=click.IntRange(min=1), help="Train for this many rounds instead.")
+@click.option("--algorithm", "algorithms", multiple=True, metavar="NAME[,OPTION=VALUE...]",
+              help="Run the one study with this algorithm, as in --algorithm fedprox,mu=0.1; may be repeated.")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a key in all of the studies.")
 @click.option("--reference", help="The method the others are held against, by name.  [default: the first]")
-def compare(studies: tuple[Path, ...], seeds: int, out: Path, rounds: int | None, changes: tuple[str, ...],
-            reference: str | None) -> None:
-    """Run the STUDIES on the same data and seeds: one table with the spread over seeds, one report.
+def compare(studies: tuple[Path, ...], seeds: int, out: Path, rounds: int | None, algorithms: tuple[str, ...],
+            changes: tuple[str, ...], reference: str | None) -> None:
+    """Run the STUDIES, or one study with several algorithms, on the same data and seeds.
 
-    Called again after a crash, it goes on where it was.
+    Prints one table, with the spread over seeds, and writes one report. Called again after a crash, it goes on where
+    it was.
     """
     from cantons.cli import show
     from cantons.cli.changes import parsed
-    from cantons.cli.compare import play
+    from cantons.cli.compare import of_algorithms, of_studies, play
     from cantons.report import write_report
 
-    asked = {} if rounds is None else {"rounds": rounds}
+    if algorithms and len(studies) > 1:
+        raise InputError("--algorithm takes the place of the algorithm in one study; give a single study with it.")
+    asked = parsed(changes) | ({} if rounds is None else {"rounds": rounds})
     with show.watching() as watcher:
-        folders = play(studies, seeds, out, parsed(changes) | asked, watcher)
+        methods = (of_algorithms(studies[0], algorithms, seeds, asked, watcher) if algorithms
+                   else of_studies(studies, seeds, asked))
+        folders = play(methods, out, reference, watcher)
     show.comparison(folders)
     click.echo(f"report: {write_report(folders, out / 'report.html', reference)}")
 
@@ -166,10 +184,15 @@ def describe(name: str, changes: tuple[str, ...], plot: Path | None) -> None:
     from cantons.study.describe import describe_part, federation_of
 
     found = [] if name.endswith(".toml") else describe_part(name)
+    about_data = not found or any(each.kind == "data" for each in found)
+    if (changes or plot) and not about_data:
+        raise InputError(f"{name} is of kind {found[0].kind}; --set and --plot are for data.")
+    made = about_data and bool(changes or plot or not any(each.required for each in found))
+    data = federation_of(name, parsed(changes)) if made else None  # before anything is printed: it may be refused
     for described in found:
         show.description(described)
-    if not found or any(each.kind == "data" and (changes or not each.required) for each in found):
-        show.federation(federation_of(name, parsed(changes)), plot)
+    if data is not None:
+        show.federation(data, plot)
 
 
 @cantons.command()
@@ -179,14 +202,17 @@ def describe(name: str, changes: tuple[str, ...], plot: Path | None) -> None:
 @click.option("--array", default="x", show_default=True, help="Which array of an .npz file holds the inputs.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write a .npy file instead of printing CSV.")
 def predict(inputs: Path, folder: Path, client: str | None, array: str, out: Path | None) -> None:
-    """Predict with a trained model for the rows of INPUTS (.npy, .npz or .csv)."""
+    """Predict with a trained model for the rows of INPUTS (.npy, .npz or .csv).
+
+    Give them as the data of the run are: a CSV file may have the same columns, and what the run scaled is scaled.
+    """
     import numpy as np
 
-    from cantons.study.inputs import read_inputs
+    from cantons.cli.predict import rows_for
     from cantons.study.load import load
 
     trained = load(folder)
-    outputs = trained.predict(read_inputs(inputs, array), client)
+    outputs = trained.predict(rows_for(trained, folder, inputs, array), client)
     if out is not None:
         np.save(out, outputs)
         click.echo(out)

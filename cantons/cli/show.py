@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.table import Column, Table
+from rich.text import Text
 
 from cantons.data import Federation, label_counts, label_skew
 from cantons.errors import InputError
 from cantons.report.collect import collect
+from cantons.report.numbers import score
 from cantons.report.skew import write_skew
 from cantons.report.table import cells, comparison_rows
 from cantons.study.callbacks import Callback
@@ -30,6 +35,10 @@ that one from a digit of its own, with a handful of examples: alone, with all da
 """
 
 
+NAME = 16  # letters of a method's name that stay on one line, before a column has to go for lack of room
+DISPENSABLE = ("ms_per_round", "kib_per_client", "new_clients", "shared", "worst10")  # the first goes first
+
+
 class Watcher(Callback):
     """A progress bar with the latest score, and sentences above it."""
 
@@ -38,6 +47,8 @@ class Watcher(Callback):
         self._bar: Any = None
 
     def started(self, study: Mapping[str, Any]) -> None:
+        if self._bar is not None:
+            self._progress.remove_task(self._bar)  # one run after the other: the last one is over
         self._bar = self._progress.add_task(study["name"], total=study["rounds"], score="")
 
     def advanced(self, round: int, rounds: int) -> None:
@@ -55,7 +66,9 @@ class Watcher(Callback):
 def watching(quiet: bool = False) -> Iterator[Watcher]:
     """A live progress bar on a terminal, nothing elsewhere; sentences go to standard error."""
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(),
+               MofNCompleteColumn(table_column=Column(no_wrap=True)),
+               TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),
                TextColumn("{task.fields[score]}"))
     with Progress(*columns, console=console, disable=quiet or not console.is_terminal, transient=True) as progress:
         yield Watcher(progress, quiet)
@@ -65,36 +78,44 @@ def comparison(folders: Sequence[Path]) -> None:
     """One row per method on the named test set, with the spread over seeds and what travelled."""
     groups = collect(folders)
     rows = comparison_rows(groups)
-    titles, *lines = cells(rows)
+    console = _console()
+    seeds = {row["seeds"] for row in rows}
+    gone = ["seeds"] if len(seeds) == 1 else []
+    for column in DISPENSABLE:
+        if _width(cells(rows, gone)) <= console.width:
+            break
+        gone.append(column)
+    spread = f"; mean ± deviation of {max(seeds)} seeds" if len(seeds) == 1 and max(seeds) > 1 else ""
     test_set = groups[0].study["data"]["test_set"]
-    shown = Table(title=f"{rows[0]['metric']} on the test set: {test_set}", title_justify="left")
-    for place, title in enumerate(titles):
-        shown.add_column(title, justify="right" if place else "left")
-    for line in lines:
-        shown.add_row(*line)
-    Console(width=None if Console().is_terminal else 110).print(shown)
+    console.print(Text(f"{rows[0]['metric']} on the test set: {test_set}{spread}"))
+    console.print(_table(cells(rows, gone)))
 
 
 def sweep(metric: str, outcomes: Sequence[Outcome], seeds: int) -> None:
-    """One row per point, the best by validation first; points without a number say why."""
-    shown = Table(title=f"personal {metric}, mean of {seeds} seeds; best by validation first", title_justify="left")
-    for key in outcomes[0].point:
-        shown.add_column(key)
-    for title in ("validation", "test"):
-        shown.add_column(title, justify="right")
-    shown.add_column("")
-    for place, outcome in enumerate(outcomes):
-        spread = "" if math.isnan(outcome.spread) else f" ± {outcome.spread:.3f}"
-        numbers = ("-", "-") if outcome.failure else (f"{outcome.validation:.3f}{spread}", f"{outcome.test:.3f}")
-        note = outcome.failure or ("best" if place == 0 else "")
-        shown.add_row(*map(str, outcome.point.values()), *numbers, note)
-    Console(width=None if Console().is_terminal else 110).print(shown)
+    """One row per point, the best by validation first; below it why some have no number."""
+    keys = list(outcomes[0].point)
+    short = [key.rpartition(".")[2] for key in keys]
+    rows = [[*(short if len(set(short)) == len(keys) else keys), "validation", "test"]]
+    for outcome in outcomes:
+        spread = "" if math.isnan(outcome.spread) else f" ± {score(outcome.spread, beside=outcome.validation)}"
+        numbers = ("–", "–") if outcome.failure else (score(outcome.validation) + spread, score(outcome.test))
+        rows.append([*map(str, outcome.point.values()), *numbers])
+    console = _console()
+    console.print(Text(f"personal {metric}, mean of {seeds} seed{'s' if seeds > 1 else ''}; best by validation first"))
+    console.print(_table(rows))
+    for outcome in outcomes:
+        if outcome.failure:
+            click.echo(f"{_as_changes(outcome.point)}: {outcome.failure}")
+    if not outcomes[0].failure:
+        click.echo(f"best: {_as_changes(outcomes[0].point)}")
 
 
 def parts(kind: str, known: Mapping[str, Callable[..., Any]]) -> None:
     click.secho(kind, bold=True)
+    shown = Table.grid(padding=(0, 1, 0, 0))
     for name, function in sorted(known.items()):
-        click.echo(f"  {name:<16} {(function.__doc__ or '').strip().splitlines()[0]}")
+        shown.add_row(f"  {name:<16}", Text((function.__doc__ or "").strip().splitlines()[0]))
+    _console(160).print(shown)
 
 
 def description(described: Description) -> None:
@@ -103,8 +124,7 @@ def description(described: Description) -> None:
     shown = Table("option", "default", "type", box=None, pad_edge=False)
     for option in described.options:
         shown.add_row(option.name, option.default, option.type)
-    console = Console(width=None if Console().is_terminal else 110, highlight=False)
-    console.print(shown)
+    _console().print(shown)
     if described.kind == "algorithm":
         click.secho("\nwhat travels, for a network 64-16-2 whose last layer (layer1) is private", bold=True)
         for way, leaves in (("down", described.down), ("up", described.up)):
@@ -115,6 +135,9 @@ def description(described: Description) -> None:
 def federation(data: Federation, plot: Path | None) -> None:
     click.secho("the data, made with these options", bold=True)
     click.echo(data.describe())
+    rows = data.train.inputs
+    if isinstance(rows, np.ndarray) and rows.size:
+        click.echo(f"inputs: {' x '.join(map(str, rows.shape[1:])) or '1'}, from {rows.min():.4g} to {rows.max():.4g}")
     if data.classes is not None:
         click.echo(f"label skew: {label_skew(data):.2f} (mean total variation from everybody's labels; 0: all alike)")
         if plot is not None:
@@ -127,9 +150,42 @@ def as_json(summary: Mapping[str, Any]) -> None:
     click.echo(json.dumps(plain(summary), indent=2))
 
 
+def _console(width: int = 110) -> Console:
+    """As wide as the terminal, or `width` if there is none; words are neither markup nor coloured."""
+    return Console(width=None if Console().is_terminal else width, highlight=False, markup=False)
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Table:
+    """The titles, on two lines if they have two words, and a line for each row."""
+    shown = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for place, title in enumerate(_titles(rows)):
+        shown.add_column(Text(title), justify="right" if place else "left", overflow="fold", no_wrap=place > 0)
+    for first, *others in rows[1:]:
+        shown.add_row(Text(first), *map(Text, others))
+    return shown
+
+
+def _titles(rows: Sequence[Sequence[str]]) -> list[str]:
+    return [title.replace(" ", "\n").replace("/", "/\n") for title in rows[0]]
+
+
+def _width(rows: Sequence[Sequence[str]]) -> int:
+    """How wide a table of these must be, if long names may be broken."""
+    names, *columns = zip(_titles(rows), *rows[1:], strict=True)
+    needed = [max(len(word) for cell in column for word in cell.split("\n")) + 2 for column in columns]
+    return min(max(map(len, names)), NAME) + sum(needed)
+
+
+def _as_changes(point: Mapping[str, Any]) -> str:
+    """What to type to get this point again."""
+    words = (f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in point.items())
+    return " ".join(f"--set {shlex.quote(word)}" for word in words)
+
+
 def _score(record: Mapping[str, Any]) -> str:
     """The latest scores and the speed, as the progress bar shows them."""
-    scores = [f"{metric} {record[key]:.3f}" for metric in ("loss", "accuracy")
+    scores = [f"{metric} {score(record[key])}" for metric in ("loss", "accuracy")
               if (key := f"test.personal.{metric}.mean") in record]
     speed = record.get("updates_per_second")
-    return ", ".join([*scores, *([f"{speed:,.0f} clients/s"] if speed else [])])
+    return ", ".join([*scores, *([f"{speed:,.0f} clients/s" if speed < 1e4 else f"{speed / 1e3:,.0f}k clients/s"]
+                                 if speed else [])])

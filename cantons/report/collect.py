@@ -15,6 +15,7 @@ from cantons.errors import InputError
 from cantons.study.folder import Folder, flat, read_json
 
 METRICS = ("accuracy", "loss")  # what a report can score by; the first that every run has is its headline
+KEYS = ("name", "seed", "rounds", "algorithm", "data")  # what a study must hold to be shown
 APART = ("seed", "checkpoint_every", "keep")  # what may differ between the runs of one group
 
 
@@ -93,17 +94,26 @@ def read_run(path: Path) -> Run:
     folder = Folder(path)
     if not folder.study_file.exists():
         raise InputError(f"{path} is not a run folder: it has no {folder.study_file.name}.")
-    history, clients = folder.records(), path / "clients.csv"
-    if not history or not clients.exists():
+    study, history = read_json(folder.study_file), folder.records()
+    for key in KEYS:
+        if key not in study:
+            raise InputError(f"{path} is damaged: its {folder.study_file.name} lacks {key}; run its study again.")
+    clients = _rows(path / "clients.csv")
+    if not history or not clients:
         raise InputError(f"{path} has no evaluation yet; let the run reach its first one, then ask again.")
-    with clients.open(newline="") as file:
-        names, *rows = csv.reader(file)
-    columns = {name: [row[place] for row in rows] for place, name in enumerate(names)}
-    run = Run(path, read_json(folder.study_file), read_json(path / "environment.json"), history, columns)
+    columns = {name: [row[name] for row in clients] for name in clients[0]}
+    run = Run(path, study, read_json(path / "environment.json"), history, columns)
     if not _metrics(run):
         raise InputError(f"{path} has no test scores: its metrics.jsonl lacks test.personal.accuracy.mean and "
                          "test.personal.loss.mean; run it on data with test rows.")
     return run
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def metrics(groups: Sequence[Group]) -> list[str]:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from cantons.report.numbers import score
+
 SAME = 1e-6  # scores closer than this are equal: they are written down in single precision
 
 
@@ -14,7 +16,7 @@ def verdict(before: ArrayLike, after: ArrayLike, names: Sequence[str], larger_is
     """How many clients gain and lose, and who does most; clients without a score do not count.
 
     >>> verdict([0.5, 0.5, 0.75], [0.75, 0.5, 0.5], ["ann", "bob", "eve"], larger_is_better=True)
-    '1 better, 1 equal, 1 worse. Most gained: ann, 0.250. Most lost: eve, 0.250.'
+    '1 better, 1 equal, 1 worse. Most gained: ann, by 0.250. Most lost: eve, by 0.250.'
     """
     change = np.asarray(after) - np.asarray(before)
     gains = change if larger_is_better else -change
@@ -24,5 +26,6 @@ def verdict(before: ArrayLike, after: ArrayLike, names: Sequence[str], larger_is
     for title, count, sign in (("Most gained", better, 1), ("Most lost", worse, -1)):
         if count:
             most = int(np.nanargmax(sign * gains))
-            words.append(f"{title}: {names[most]}, {abs(gains[most]):.3f}.")
+            name = f"client {names[most]}" if names[most].isdigit() else names[most]
+            words.append(f"{title}: {name}, by {score(abs(gains[most]))}.")
     return " ".join(words)

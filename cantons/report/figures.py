@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,23 +20,38 @@ WIDE, SQUARE = (5.3, 3.2), (2.75, 2.75)  # inches
 MANY = 500  # points a curve needs at most; more dots than that are smaller as a picture than as their description
 
 
-def curves(groups: Sequence[Group], key: str, label: str, same_axis: Sequence[str] = ()) -> Figure:
+def curves(groups: Sequence[Group], key: str, label: str, same_axis: Sequence[str] = (), across: str = "rounds",
+           bounds: Mapping[str, str] | None = None) -> Figure:
     """One number against rounds: the mean over seeds as a line, smallest to largest as a band.
 
-    The vertical axis has room for the numbers in `same_axis` too, so that figures can be held side by side.
+    The vertical axis has room for the numbers in `same_axis` too, so that figures can be held side by side. `bounds`
+    are {number: name}: dotted lines, drawn once where they are the same for all.
     """
     figure, axes = _blank(WIDE)
-    lines = []
+    lines, names = [], []
     for place, group in enumerate(groups):
         values = group.curve(key)
         lines.append(_line(axes, place, group.rounds, values.mean(axis=0)))
+        names.append(group.label)
         axes.fill_between(group.rounds, values.min(axis=0), values.max(axis=0), color=colour(place), alpha=0.16,
                           linewidth=0)
-    everything = [group.curve(each).ravel() for group in groups for each in (key, *same_axis)]
-    axes.set(xlabel="rounds", ylabel=label, xlim=(0, max(1, *(group.rounds[-1] for group in groups))))
+    everything = [group.curve(each).ravel() for group in groups for each in (key, *same_axis, *(bounds or {}))]
+    axes.set(xlabel=across, ylabel=label, xlim=(0, max(1, *(group.rounds[-1] for group in groups))))
     _fit(axes, "y", np.concatenate(everything))
-    label_ends(axes, lines, [group.label for group in groups])
+    for bound, name in (bounds or {}).items():
+        drawn = _different(groups, bound)
+        lines += [axes.plot(group.rounds, group.curve(bound).mean(axis=0), color=FAINT, linestyle="dotted")[0]
+                  for group in drawn]
+        names += [name] if len(drawn) == 1 else [f"{name}, {group.label}" for group in drawn]
+    label_ends(axes, lines, names)
     return figure
+
+
+def _different(groups: Sequence[Group], key: str) -> list[Group]:
+    """The groups that have this number, without those whose numbers another one has too."""
+    found = {(group.rounds.tobytes(), group.curve(key).mean(axis=0).round(12).tobytes()): group
+             for group in reversed(groups) if np.isfinite(group.curve(key)).any()}
+    return list(reversed(found.values()))
 
 
 def traffic(groups: Sequence[Group], key: str, label: str) -> Figure:

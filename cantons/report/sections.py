@@ -16,6 +16,7 @@ from cantons.report.markup import element, figure, folded, gallery, table
 from cantons.report.table import cells, comparison_rows, legend
 
 MODELS = {"personal": "Personalised models", "shared": "Shared model"}
+ONLINE = ("loss", "accuracy", "reward")
 LOSSES = {"rejected_uploads": "Rejected uploads", "skipped_rounds": "Skipped rounds"}
 
 
@@ -53,6 +54,27 @@ def learning(groups: Sequence[Group]) -> str:
     note = "Means over the clients." + (
         " Lines are means over seeds; bands reach from the smallest seed to the largest." if _several(groups) else "")
     return element("h2", "Learning curves") + element("p", note, "note") + gallery(drawn)
+
+
+def online(groups: Sequence[Group]) -> str:
+    """What streams of examples cost those who had not learned from them yet, if there are any."""
+    titles = {f"online.personal.{metric}.mean": f"{metric.capitalize()} so far" for metric in ONLINE}
+    drawn = [figure(title, partial(figures.curves, groups, key, f"mean online {title.lower()}", across="steps"))
+             for key, title in titles.items() if _anywhere(groups, key)]
+    if not drawn:
+        return ""
+    note = ("Clients are scored on new examples before they learn from them. Curves show means over clients of their "
+            "averages so far.")
+    if _anywhere(groups, "online.regret"):
+        bounds = {"online.regret_bound": "Theorem 2"} if _anywhere(groups, "online.regret_bound") else {}
+        drawn.append(figure("Regret so far", partial(figures.curves, groups, "online.regret", "average regret",
+                                                     across="steps", bounds=bounds)))
+        note += (" Regret is what an example cost on average beyond the best fixed pair of a shared and a private "
+                 "model, which is found in hindsight for the examples met so far.")
+        note += (" Dotted: what Theorem 2 of Agarwal, Langford and Wei (2020) promises FedRes.SGD with the step size "
+                 "it names, whatever was run here. Its quantities are measured on these examples, and one constant "
+                 "that the proof leaves open is 1.") if bounds else ""
+    return element("h2", "Online") + element("p", note, "note") + gallery(drawn)
 
 
 def clients(groups: Sequence[Group], reference: Group) -> str:
@@ -143,14 +165,22 @@ def _environment(place: dict[str, Any]) -> str:
 
 
 def _listed(names: Sequence[str], most: int = 6) -> str:
-    """Names as a sentence has them.
+    """Names as a sentence has them; those with a comma of their own are kept apart by semicolons.
 
     >>> _listed(["ann", "bob", "eve"]), _listed(["ann", "bob", "eve"], most=2)
     ('ann, bob and eve', 'ann, bob and 1 more')
+    >>> _listed(["fedavg", "fedprox, mu=0.1", "scaffold"])
+    'fedavg; fedprox, mu=0.1; and scaffold'
     """
     rest = len(names) - most
     *most_names, last = [*names[:most], f"{rest} more"] if rest > 0 else names
+    if any("," in name for name in names):
+        return "; ".join([*most_names, f"and {last}" if most_names else last])
     return f"{', '.join(most_names)} and {last}" if most_names else last
+
+
+def _anywhere(groups: Sequence[Group], key: str) -> bool:
+    return any(np.isfinite(run.column(key)).any() for group in groups for run in group.runs)
 
 
 def _several(groups: Sequence[Group]) -> bool:

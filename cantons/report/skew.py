@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cantons.errors import InputError
 from cantons.report.style import FIGURES
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ def write_skew(counts: np.ndarray, out: Path) -> Path:
     """Draw it to a file; the ending (.png, .svg, .pdf) says which kind."""
     from matplotlib import style
 
-    with style.context([FIGURES, {"figure.facecolor": "white"}], after_reset=True):
-        skew_figure(counts).savefig(out)
+    try:
+        with style.context([FIGURES, {"figure.facecolor": "white"}], after_reset=True):
+            skew_figure(counts).savefig(out)
+    except (OSError, ValueError) as error:  # a place that cannot be written, or an unknown kind
+        raise InputError(f"cannot draw to {out}: {getattr(error, 'strerror', None) or error}.") from error
     return out

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from cantons.report.collect import Group, Run, metrics
+from cantons.report.numbers import score
 
 COLUMNS = {  # the title of each, and what it means where that is not plain
     "method": ("method", ""),
@@ -45,9 +46,9 @@ def comparison_rows(groups: Sequence[Group]) -> list[dict[str, Any]]:
     return rows
 
 
-def cells(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+def cells(rows: Sequence[Mapping[str, Any]], without: Collection[str] = ()) -> list[list[str]]:
     """The rows in words, the titles first; a column for which no method has a number is left out."""
-    shown = _shown(rows)
+    shown = [key for key in _shown(rows) if key not in without]
     return [[COLUMNS[key][0] for key in shown], *([_words(row, key) for key in shown] for row in rows)]
 
 
@@ -67,13 +68,9 @@ def _words(row: Mapping[str, Any], key: str) -> str:
     if not isinstance(value, float):
         return str(value)
     if key in ("kib_per_client", "ms_per_round"):
-        return f"{value:,.{1 if key == 'kib_per_client' else 2}f}"
-    spread = f" ± {_score(row['spread'])}" if key == "personal" and row["spread"] is not None else ""
-    return _score(value) + spread
-
-
-def _score(value: float) -> str:
-    return f"{value:.3f}" if abs(value) < 1000 else f"{value:.3g}"
+        return f"{value:,.{0 if value >= 100 else 1 if key == 'kib_per_client' else 2}f}"
+    spread = f" ± {score(row['spread'], beside=value)}" if key == "personal" and row["spread"] is not None else ""
+    return score(value) + spread
 
 
 def _seconds_per_round(run: Run) -> float:

@@ -13,13 +13,15 @@ import pydantic
 
 from cantons.data import Federation
 from cantons.errors import InputError, unknown
+from cantons.problem import MODELS
 from cantons.protocol import Problem, Recipe
-from cantons.study.parts import PARTS, make, make_algorithm, make_problem, part
+from cantons.study.parts import make, make_algorithm, make_problem, part
 from cantons.study.result import Result
 from cantons.study.run import run
 
 TABLES = ("data", "problem", "algorithm", "clock", "engine")
 REQUIRED = ("data", "problem", "algorithm")
+USUAL = {"clock": "rounds", "engine": "local"}  # the part that is meant where none is named
 
 
 class Settings(pydantic.BaseModel):
@@ -29,7 +31,7 @@ class Settings(pydantic.BaseModel):
 
     name: str | None = None
     rounds: int = pydantic.Field(ge=1)
-    seed: int = pydantic.Field(default=0, ge=0)
+    seed: int = pydantic.Field(default=0, ge=0, lt=2**63)
     cohort: int | None = pydantic.Field(default=None, ge=1)
     evaluate_every: int | None = pydantic.Field(default=None, ge=1)
     validation: float | None = pydantic.Field(default=None, gt=0, lt=1)
@@ -58,7 +60,7 @@ class Study:
     def parts(self) -> tuple[Problem, Federation, Recipe, dict[str, Any]]:
         """The problem, the data, the algorithm, and the other arguments of `cantons.run`."""
         data = self._built("data", partial(make, "data"))
-        problem = self._built("problem", lambda table: make_problem(table, data))
+        problem = self._built("problem", lambda table: _fitting(make_problem(table, data), data))
         recipe = self._built("algorithm", make_algorithm)
         chosen = self.settings.model_dump()
         chosen["name"] = chosen["name"] or Path(self.source).stem
@@ -81,10 +83,12 @@ def read_study(path: Path, changes: Mapping[str, Any] | None = None) -> Study:
             raw = tomllib.load(file)
     except OSError as error:
         raise InputError(f"cannot read the study {path}: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not TOML: it is not UTF-8 text.") from error
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path} is not TOML: {error}.") from error
     for key, value in (changes or {}).items():
-        _set(raw, key, value)
+        _set(raw, key, value, str(path))
     return check_study(raw, str(path), path.parent)
 
 
@@ -106,24 +110,36 @@ def check_study(raw: Mapping[str, Any], source: str, folder: Path | None = None)
     return Study(source, settings, checked)
 
 
+def check_part(source: str, kind: str, table: Mapping[str, Any]) -> dict[str, Any]:
+    """The table of one part alone, checked as in a study."""
+    return _checked(source, kind, kind, table, None)
+
+
 def _checked(source: str, where: str, kind: str, table: Any, folder: Path | None) -> dict[str, Any]:
     """One table against the signature of the function it names."""
     table = {"name": table} if isinstance(table, str) else table
     if not isinstance(table, Mapping):
         raise InputError(f"{source}: {where} is {table!r}; give a name, or a table with a name and options.")
-    if len(PARTS[kind]) == 1:
-        table = {"name": next(iter(PARTS[kind])), **table}
+    if kind in USUAL:
+        table = {"name": USUAL[kind], **table}
     if "name" not in table:
         raise InputError(f"{source}: [{where}] has no name; say which {kind} it is.")
+    if not isinstance(table["name"], str):
+        raise InputError(f"{source}: {where}.name = {table['name']!r}; give a name, as a string.")
     try:
         function = part(kind, table["name"])
     except InputError as error:
         raise InputError(f"{source}: {where}.name: {error}") from error
+    if not callable(function):
+        raise InputError(f"{source}: {where}.name: {table['name']!r} is not a function.")
+    if kind == "problem" and not inspect.signature(function).parameters:
+        raise InputError(f"{source}: {where}.name: {table['name']!r} takes no data; give it as the first argument.")
     options = {key: value for key, value in table.items() if key != "name"}
     allowed = _fields(function, skip_first=kind == "problem")
-    if "model" in options and kind == "problem":
-        options["model"] = _checked(source, f"{where}.model", "model", options["model"], folder)
-        allowed["model"] = (Any, ...)
+    for key in MODELS if kind == "problem" else ():
+        if key in options and key in allowed:
+            options[key] = _checked(source, f"{where}.{key}", "model", options[key], folder)
+            allowed[key] = (Any, ...)
     for key in options:
         if key not in allowed:
             raise InputError(f"{source}: {unknown(f'option in [{where}]', key, allowed)}")
@@ -163,11 +179,21 @@ def _explained(source: str, where: str, error: pydantic.ValidationError) -> Inpu
     return InputError(f"{source}: {key} = {first['input']!r}; give {', or '.join(dict.fromkeys(wanted))}.")
 
 
-def _set(raw: dict[str, Any], key: str, value: Any) -> None:
+def _fitting(problem: Problem, data: Federation) -> Problem:
+    """Labels that a reader has numbered 0, 1, ... are no quantities, though one could train on them."""
+    if (problem.spec or {}).get("name") == "regression" and data.classes is not None:
+        raise InputError(f"predicts numbers, and the targets of {data.name} are {data.classes} labels; if they are "
+                         "numbers, say so (in [data]: regression = true), otherwise use logistic or classification.")
+    return problem
+
+
+def _set(raw: dict[str, Any], key: str, value: Any, source: str) -> None:
     *tables, last = key.split(".")
     for table in tables:
         inner = raw.setdefault(table, {})
-        if isinstance(inner, str):  # a part given by its name alone
+        if isinstance(inner, str) and table in (*TABLES, *MODELS):  # a part given by its name alone
             inner = raw[table] = {"name": inner}
+        if not isinstance(inner, dict):
+            raise InputError(f"{source}: cannot set {key}, because {table} is {inner!r} and has no keys of its own.")
         raw = inner
     raw[last] = value

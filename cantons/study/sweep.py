@@ -56,6 +56,8 @@ class Outcome(NamedTuple):
 def sweep(path: Path, grid: Mapping[str, Sequence[Any]], seeds: int, out: Path, changes: Mapping[str, Any],
           watcher: Callback) -> tuple[str, list[Outcome]]:
     """Run the grid; return the metric chosen by and the points, best first."""
+    if "seed" in {*grid, *changes}:
+        raise InputError("a sweep runs the seeds 0, 1, ...; say how many with --seeds, and leave seed alone.")
     points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
     runs: list[Run] = []
     failures: dict[str, str] = {}
@@ -71,6 +73,9 @@ def sweep(path: Path, grid: Mapping[str, Sequence[Any]], seeds: int, out: Path, 
                 _play(unfinished, out, watcher)
         except InputError as error:
             failures |= {label(run.point): str(error) for run in unfinished}
+    if len(failures) == len(points):
+        first = next(iter(failures.values()))
+        raise InputError(first if str(path) in first else f"{path}: {first}")
     maximise = runs[0].ready.problem.maximise if runs else ()
     metric = "accuracy" if "accuracy" in maximise and _has_accuracy(runs) else "loss"
     outcomes = [_outcome(point, [run for run in runs if run.point == point], metric, failures) for point in points]

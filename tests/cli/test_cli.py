@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
+from cantons.cli import show
 from cantons.cli.main import cantons
 
 STUDY = """
@@ -56,11 +58,15 @@ def test_a_second_run_needs_resume_and_resume_goes_on(call):
     assert json.loads(more.stdout)["rounds"] == 5
 
 
+def test_a_changed_run_has_a_folder_of_its_own(call, tmp_path):
+    assert call("run", "study.toml").exit_code == 0
+    done = call("run", "study.toml", "--set", "algorithm.step_size=0.05", "--set", "data.clients=8", "--rounds", "2")
+    assert "run folder: results/study,step_size=0.05,clients=8-0" in done.output
+    assert (tmp_path / "results" / "study,step_size=0.05,clients=8-0" / "summary.json").exists()
+
+
 @pytest.mark.parametrize("words, sentence", [
-    (["run", "none.toml"], "cannot read the study none.toml"),
-    (["run", "study.toml", "--set", "algorithm.name=fedavgg"], "Did you mean 'fedavg'?"),
     (["run", "study.toml", "--set", "cohort"], "write key=value"),
-    (["run", "study.toml", "--set", "cohort=50"], "only 12 clients"),
     (["list", "algorithms"], "Did you mean 'algorithm'?"),
 ])
 def test_mistakes_are_one_sentence_and_exit_code_1(call, words, sentence):
@@ -102,6 +108,36 @@ def test_compare_makes_one_table_and_one_report_and_goes_on_when_called_again(ca
     assert refused.exit_code == 1 and "has other data" in refused.output
 
 
+def test_compare_runs_one_study_with_several_algorithms(call, tmp_path):
+    words = ("compare", "study.toml", "--algorithm", "fedavg", "--algorithm", "fedprox,mu=0.25,steps=2",
+             "--algorithm", "independent", "--seeds", "1", "--set", "algorithm.weighting=uniform")
+    done = call(*words)
+    assert done.exit_code == 0, done.output
+    assert "independent has no weighting" in done.stderr
+    assert "fedprox, mu=0.25, steps=2" in done.stdout
+    folder = tmp_path / "results" / "compare" / "fedprox,mu=0.25,steps=2-0"
+    algorithm = json.loads((folder / "study.json").read_text())["algorithm"]
+    assert [algorithm[key] for key in ("name", "mu", "steps", "weighting")] == ["fedprox", 0.25, 2, "uniform"]
+    again = call(*words, "--reference", "independent")
+    assert again.exit_code == 0, again.output
+    assert "fedavg against independent" in (tmp_path / "results" / "compare" / "report.html").read_text()
+
+
+@pytest.mark.parametrize("width, titles", [
+    (80, ["worst", "10%", "shared", "new", "clients", "KiB/", "client", "ms/", "round"]),
+    (50, ["worst", "10%", "shared"]),
+])
+def test_the_table_fits_the_terminal_and_every_word_is_whole(call, monkeypatch, width, titles):
+    monkeypatch.setattr(show, "_console", lambda *_: Console(width=width, highlight=False, markup=False))
+    done = call("compare", "study.toml", "--algorithm", "fedavg", "--algorithm", "fedavg_finetune,tune_step_size=0.125",
+                "--seeds", "2", "--rounds", "2", "--set", "data.new=2")
+    assert done.exit_code == 0, done.output
+    assert all(len(line) <= width for line in done.stdout.splitlines())
+    assert "…" not in done.stdout
+    header = done.stdout.partition("2 seeds")[2].partition("─")[0]
+    assert sorted(header.split()) == sorted(["method", "personal", *titles])
+
+
 def test_report_is_one_file_and_refuses_what_is_no_run(call, tmp_path):
     call("run", "study.toml", "--out", "there")
     done = call("report", "there")
@@ -113,7 +149,8 @@ def test_report_is_one_file_and_refuses_what_is_no_run(call, tmp_path):
 def test_sweep_prints_the_best_first_and_names_failures(call):
     done = call("sweep", "study.toml", "--grid", "algorithm.step_size=0.1,1.0,-2.0", "--seeds", "1", "--rounds", "2")
     assert done.exit_code == 0, done.output
-    assert "best" in done.output and "step_size is -2.0" in done.output
+    assert "best: --set algorithm.step_size=1.0" in done.output
+    assert "--set algorithm.step_size=-2.0: step_size is -2.0" in done.output
     assert "write key=a,b,c" in call("sweep", "study.toml", "--grid", "cohort").output
 
 
@@ -144,6 +181,33 @@ def test_predict_and_export_read_a_finished_run(call, tmp_path):
     for part, shapes in about["parts"].items():
         arrays = load_file(tmp_path / "there" / "export" / f"{part}.safetensors")
         assert {name: list(array.shape) for name, array in arrays.items()} == shapes
+
+
+def test_predict_takes_the_columns_and_the_scale_of_the_data_of_the_run(call):
+    import numpy as np
+
+    import cantons as ct
+
+    inputs = np.random.default_rng(0).normal(size=(40, 2)) * [1, 1000] + [5, 0]
+    lines = [f"p{row % 4},{tall},{wide},{int(tall > 5)}" for row, (tall, wide) in enumerate(inputs)]
+    Path("people.csv").write_text("\n".join(["who,tall,wide,label", *lines]))
+    Path("turned.csv").write_text("\n".join(["wide,tall", *(f"{wide},{tall}" for tall, wide in inputs)]))
+    Path("bare.csv").write_text("\n".join(f"{tall},{wide}" for tall, wide in inputs))
+    Path("people.toml").write_text("""
+rounds = 20
+data = { name = "csv", path = "people.csv", client = "who", targets = "label", scale = "standard" }
+problem = "logistic"
+algorithm = "fedavg"
+""")
+    assert call("run", "people.toml", "--out", "there").exit_code == 0
+    predicted = call("predict", "people.csv", "--run", "there").output
+    assert len(predicted.splitlines()) == 40
+    for rows in ("turned.csv", "bare.csv"):
+        assert call("predict", rows, "--run", "there").output == predicted
+    raw, scaled = (ct.csv("people.csv", client="who", targets="label", scale=how) for how in ("none", "standard"))
+    np.save("rows.npy", raw.test.inputs)
+    assert call("predict", "rows.npy", "--run", "there", "--out", "predicted.npy").exit_code == 0
+    np.testing.assert_allclose(np.load("predicted.npy"), ct.load("there").predict(scaled.test.inputs), rtol=1e-5)
 
 
 def test_describe_shows_the_clients_of_data_and_draws_their_labels(call, tmp_path):

@@ -55,6 +55,11 @@ def test_rows_hold_means_over_seeds_and_their_spread(make_run):
                             ["fedavg", "2", "0.700 ± 0.141", "0.700", "0.500", "2.0", "4.00"]]
 
 
+def test_large_losses_have_no_more_digits_than_small_ones(make_run):
+    runs = [make_run(str(seed), seed=seed, metric="loss", scores=(loss,) * 3) for seed, loss in enumerate((3100, 3300))]
+    assert cells(comparison_rows(collect(runs)))[1][2] == "3,200 ± 141"
+
+
 def test_scores_that_are_not_finite_are_shown_as_a_dash(make_run):
     rows = comparison_rows(collect([make_run("a"), make_run("b", scores=(np.nan,) * 3, algorithm={"name": "wild"})]))
     assert rows[1]["personal"] is None
@@ -69,10 +74,13 @@ def test_the_headline_is_the_first_metric_that_all_runs_have(make_run):
 def test_what_cannot_be_reported_is_refused_in_a_sentence(make_run, tmp_path):
     make_run("run")
     (tmp_path / "empty").mkdir()
+    damaged = make_run("damaged")
+    (damaged / "study.json").write_text('{"name": "study"}')
     refused = {
         "no run folder was given": [],
         "empty is not a run folder": [tmp_path / "empty"],
         "has no evaluation yet": [make_run("young", evaluations=())],
+        "damaged: its study.json lacks seed": [damaged],
         "has no test scores": [make_run("untested", test_rows=0)],
         "lacks test.personal.accuracy.mean": [make_run("odd", metric="perplexity")],
         r"run ran on toy \(checksum 7\) and .*other on toy \(checksum 8\); compare runs of the same data":

@@ -34,7 +34,7 @@ def test_a_comparison_says_what_was_compared_and_who_gains(pair, tmp_path):
     assert "<h1>2 methods on toy</h1>" in page
     assert "fedavg and other with 1 seed each: 20 rounds on toy, 3 clients with 30 training examples" in page
     assert "the accuracy on the test set “rows held out”" in page
-    assert "1 better, 1 equal, 1 worse. Most gained: ann, 0.250. Most lost: eve, 0.500." in page
+    assert "1 better, 1 equal, 1 worse. Most gained: ann, by 0.250. Most lost: eve, by 0.500." in page
     assert "<td>fedavg</td><td>other</td>" in page, "the differing option comes with both values"
     assert "Lost on the way" not in page
 
@@ -42,7 +42,7 @@ def test_a_comparison_says_what_was_compared_and_who_gains(pair, tmp_path):
 def test_the_reference_can_be_chosen_and_must_be_there(pair, written):
     page = written(pair, reference="other")
     assert "fedavg against other" in page
-    assert "Most gained: eve, 0.500. Most lost: ann, 0.250." in page
+    assert "Most gained: eve, by 0.500. Most lost: ann, by 0.250." in page
     with pytest.raises(InputError, match="unknown reference 'othr'. Did you mean 'other'"):
         written(pair, reference="othr")
 

@@ -1,0 +1,61 @@
+"""What a report says about streams: the losses on the way, the regret, and the bound beside it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from cantons.report import write_report
+from cantons.report.collect import collect
+from cantons.report.figures import curves
+
+
+@pytest.fixture
+def make_stream(make_run):
+    """A run of four evaluations that has met examples on its way; before the first step there is no regret."""
+
+    def make(folder, regret=(None, 0.4, 0.2, 0.1), bound=(None, 4.0, 3.0, 2.0), **more):
+        path = make_run(folder, evaluations=(0, 5, 10, 20), **more)
+        file = path / "metrics.jsonl"
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        for row, *values in zip(rows, regret, bound, strict=True):
+            row |= {"online.personal.loss.mean": None if values[0] is None else 1 + values[0]}
+            row |= {name: value for name, value in zip(("online.regret", "online.regret_bound"), values, strict=True)
+                    if value is not None}
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return path
+
+    return make
+
+
+def test_a_stream_has_a_section_with_loss_regret_and_bound(make_stream, tmp_path):
+    page = write_report([make_stream("a")], tmp_path / "report.html").read_text("utf-8")
+    for words in ("<h2>Online</h2>", "Loss so far", "Regret so far", "Dotted: what Theorem 2", ">Theorem 2<",
+                  ">steps<"):
+        assert words in page
+    assert "Accuracy so far" not in page, "this stream was not scored by it"
+
+
+def test_runs_without_a_stream_or_a_bound_do_not_speak_of_them(make_run, make_stream, tmp_path):
+    assert "Online" not in write_report([make_run("a")], tmp_path / "report.html").read_text("utf-8")
+    none = (None,) * 4
+    page = write_report([make_stream("b", bound=none)], tmp_path / "report.html").read_text("utf-8")
+    assert "Regret so far" in page and "Theorem 2" not in page
+    page = write_report([make_stream("c", regret=(None, 1, 1, 1), bound=none, name="c"), make_run("d", name="d")],
+                        tmp_path / "report.html").read_text("utf-8")
+    assert "Regret so far" in page, "one of two methods met a stream"
+
+
+@pytest.mark.parametrize(("bounds", "names"), [
+    ([(None, 4, 3, 2)] * 2, ["a", "b", "Theorem 2"]),
+    ([(None, 4, 3, 2), (None, 8, 6, 4)], ["a", "b", "Theorem 2, a", "Theorem 2, b"]),
+    ([(None, 4, 3, 2), (None,) * 4], ["a", "b", "Theorem 2"]),
+])
+def test_a_bound_is_drawn_once_for_all_who_share_it(make_stream, bounds, names):
+    groups = collect([make_stream(name, name=name, bound=bound, algorithm={"name": name})
+                      for name, bound in zip("ab", bounds, strict=True)])
+    axes = curves(groups, "online.regret", "regret", bounds={"online.regret_bound": "Theorem 2"}).axes[0]
+    assert [text.get_text() for text in axes.texts] == names
+    dotted = [line for line in axes.lines if line.get_linestyle() == ":"]
+    assert len(dotted) == len(names) - 2
+    np.testing.assert_array_equal(dotted[0].get_ydata()[1:], [4, 3, 2])
