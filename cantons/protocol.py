@@ -151,6 +151,8 @@ class Algorithm(NamedTuple):
     needs_shared: bool = True  # refuse a problem whose shared part is empty
     online: bool = False  # refuse a clock without a stream of examples: it learns from `data.now()`
     counts_once: bool = False  # refuse a clock that may count one upload several times
+    within: Callable[[PyTree], PyTree] | None = None  # nearest point of the set the shared part is kept in, if any
+    check_start: Callable[[PyTree], None] | None = None  # refuse a shared part to begin with
     central: str = "own"  # what `central` is: the datacenter's "own" data, or all clients' data "pooled"
 
 
@@ -171,6 +173,7 @@ class Plan(NamedTuple):
     hears: Array  # bool[slots]: gets the message
     up: Array | None = None  # int32[slots], online: in how many steps this upload arrives
     down: Array | None = None  # int32[slots], online: how many steps old the message is that arrives now
+    sends: Array | None = None  # bool, online: does a message go out before this step? None = before every step
 
 
 class Online(NamedTuple):
@@ -181,6 +184,8 @@ class Online(NamedTuple):
     longest_up: int  # no plan has a longer delay
     longest_down: int
     steady: bool  # delays never change: an upload arrives alone
+    gap: int | None = 1  # the most steps between two messages, where that is known; 1 = before every step
+    everyone: bool = False  # score every client's model on every client's examples too
 
 
 class Clock(NamedTuple):

@@ -46,8 +46,14 @@ def sqrt_decay(start: float) -> Schedule:
     return lambda step: start * jax.lax.rsqrt(step + 1.0)
 
 
+def inverse(start: float) -> Schedule:
+    """`start` over the number of the step, from 1: the step for strongly convex losses."""
+    positive("start", start)
+    return lambda step: start / (step + 1.0)
+
+
 SCHEDULES: dict[str, Callable[..., Schedule]] = {
-    "constant": constant, "linear": linear, "sqrt_decay": sqrt_decay, "step_decay": step_decay}
+    "constant": constant, "inverse": inverse, "linear": linear, "sqrt_decay": sqrt_decay, "step_decay": step_decay}
 
 
 def usual_step(step_size: float | dict | Schedule) -> float | Array:

@@ -16,25 +16,33 @@ import jax.numpy as jnp
 import numpy as np
 
 from cantons.clock.rounds import read_trace
-from cantons.errors import InputError, at_least, one_of
+from cantons.errors import InputError, at_least, fraction, one_of
 from cantons.protocol import Array, Clock, Key, Online, Plan
 from cantons.recipe import clock
+from cantons.shuffle import permutation
 
 Delay = int | Sequence[int] | np.ndarray | Mapping[str, Any]
 
 
+Sync = int | Sequence[int] | Mapping[str, Any]
+
+
 class Arrays(NamedTuple):
-    """Smallest and largest delay of each client, who is there when, and what a client's uploads weigh."""
+    """Smallest and largest delay of each client, who is there when, what a client's uploads weigh, when all meet."""
 
     up: np.ndarray  # int32[2, population]
     down: np.ndarray
     active: np.ndarray | None  # bool[steps, population]
     weights: np.ndarray  # [population]
+    meets: np.ndarray | None  # bool[steps + 1]: an explicit list of synchronisations
+    period: np.ndarray | None  # int32
+    chance: np.ndarray | None  # of a synchronisation in each step
 
 
 @clock
 def online(population: int, *, uplink: Delay = 0, downlink: Delay = 0, batch: int = 1, order: str = "cycle",
-           active: np.ndarray | str | None = None, weights: str = "equal", longest: int | None = None) -> Clock:
+           active: np.ndarray | str | None = None, weights: str = "equal", sync: Sync = 1, counted: int | None = None,
+           score: str = "own", longest: int | None = None) -> Clock:
     """Every client meets `batch` examples in each step and is scored on them before it learns from them.
 
     `uplink` and `downlink` are delays in steps: a number, one number per client, or {"least": a, "most": b} to draw
@@ -42,8 +50,14 @@ def online(population: int, *, uplink: Delay = 0, downlink: Delay = 0, batch: in
     examples: "cycle" goes through them as they are stored, over and over; "shuffle" in another order each time;
     "sample" draws with replacement. `active` is a trace of who has examples in which step, as for `rounds`; the others
     are silent. `weights = "inverse"` lets client i's uploads weigh T / N_i, where N_i of the trace's T steps are
-    active: then every client counts the same, however often it speaks. `longest` makes room for delays up to that
-    many steps, so that runs with other delays are the same program.
+    active: then every client counts the same, however often it speaks.
+
+    `sync` says when server and clients exchange anything: every so many steps; before the steps listed (counted from 1,
+    the first of which is 1); or {"probability": p}, drawn anew in each step from a `seed` of its own. Between two
+    synchronisations clients learn by themselves. Then `counted` clients, drawn without replacement, upload, all of them
+    by default, and everybody hears. `score` is "own", or "everyone" to charge each client's model with everybody's
+    examples too, as collective regret wants it. `longest` makes room for delays up to that many steps, so that runs
+    with other delays are the same program.
     """
     at_least("batch", batch, 1)
     one_of("order", order, ("cycle", "shuffle", "sample"))
@@ -54,18 +68,59 @@ def online(population: int, *, uplink: Delay = 0, downlink: Delay = 0, batch: in
         raise InputError('weights = "inverse" weighs clients by how rarely they are active; give the trace, active.')
     if longest is not None:
         at_least("longest", longest, int(max(up.max(), down.max())))
-    arrays = Arrays(up, down, trace, _weights(weights, trace, population))
+    one_of("score", score, ("own", "everyone"))
+    if counted is not None:
+        at_least("counted", counted, 1)
+        if counted > population:
+            raise InputError(f"counted is {counted} but there are only {population} clients.")
+    meets, period, chance, gap = _meetings(sync)
+    arrays = Arrays(up, down, trace, _weights(weights, trace, population), meets, period, chance)
     ids = np.arange(population, dtype=np.int32)
     steady = bool((up[0] == up[1]).all() and (down[0] == down[1]).all())
 
     def plan(arrays: Arrays, key: Key, round: Array) -> Plan:
         acts = jnp.ones(population, bool) if arrays.active is None else arrays.active[round % arrays.active.shape[0]]
-        return Plan(jnp.asarray(ids), acts, jnp.where(acts, arrays.weights, 0), jnp.ones(population, bool),
-                    _drawn(key, 0, arrays.up, steady), _drawn(key, 1, arrays.down, steady))
+        counts = acts if counted is None else acts & (permutation(key, population)(jnp.asarray(ids)) < counted)
+        if gap != 1:  # what is sent in this step is for the meeting after it
+            counts = counts & _meeting(arrays, round + 1, sync)
+        return Plan(jnp.asarray(ids), acts, jnp.where(counts, arrays.weights, 0), jnp.ones(population, bool),
+                    _drawn(key, 0, arrays.up, steady), _drawn(key, 1, arrays.down, steady),
+                    None if gap == 1 else _meeting(arrays, round, sync))
 
     most_up, most_down = (int(delay.max()) if longest is None else longest for delay in (up, down))
     return Clock(population, trace is None, arrays, plan, actors_hear=True,
-                 online=Online(batch, order, most_up, most_down, steady))
+                 online=Online(batch, order, most_up, most_down, steady, gap, score == "everyone"))
+
+
+def _meetings(sync: Sync) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None, int | None]:
+    """The list, the period or the chance, whichever it is, and the longest gap where it is known."""
+    if isinstance(sync, Mapping):
+        if not {"probability"} <= set(sync) <= {"probability", "seed"}:
+            raise InputError(f"sync is {dict(sync)}; a random one has the key probability, and may have seed.")
+        fraction("probability", sync["probability"])
+        return None, None, np.array(sync["probability"], np.float32), None
+    if isinstance(sync, int | np.integer) and not isinstance(sync, bool):
+        at_least("sync", sync, 1)
+        return None, np.array(sync, np.int32), None, int(sync)
+    steps = np.asarray(sync)
+    if steps.ndim != 1 or not steps.size or steps.dtype.kind not in "iu":
+        raise InputError(f"sync is {sync}; give a period, or the steps of the synchronisations, counted from 1.")
+    if steps[0] != 1 or (np.diff(steps) <= 0).any():
+        raise InputError(f"sync lists the steps {steps[:5].tolist()}...; they begin with 1 and rise.")
+    table = np.zeros(int(steps[-1]) + 1, bool)
+    table[steps - 1] = True
+    return table, None, None, max(2, int(np.diff(steps, append=steps[-1]).max()))
+
+
+def _meeting(arrays: Arrays, round: Array, sync: Sync) -> Array:
+    """Is there a synchronisation before this step, counted from 0?"""
+    if arrays.meets is not None:
+        return jnp.asarray(arrays.meets)[jnp.minimum(round, len(arrays.meets) - 1)]
+    if arrays.period is not None:
+        return round % arrays.period == 0
+    assert arrays.chance is not None and isinstance(sync, Mapping)
+    draw = jax.random.uniform(jax.random.fold_in(jax.random.key(sync.get("seed", 0)), round), (), jnp.float32)
+    return draw < arrays.chance
 
 
 def _drawn(key: Key, link: int, bounds: Array | np.ndarray, steady: bool) -> Array:

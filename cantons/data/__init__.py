@@ -1,6 +1,9 @@
 """Owns: files become arrays with one row per client. May import: protocol, errors, shuffle."""
 
+from cantons.data.alike import alike
 from cantons.data.authors import read_authors
+from cantons.data.bandits import Contexts, classification_bandit, contexts_of, synthetic_bandit
+from cantons.data.blended import blended, restaurants
 from cantons.data.build import federation, from_clients
 from cantons.data.builtin import digits, libsvm, npz
 from cantons.data.csv import csv, read_csv
@@ -11,6 +14,7 @@ from cantons.data.hdf5 import hdf5, read_hdf5
 from cantons.data.huggingface import huggingface, read_huggingface
 from cantons.data.leaf import leaf, read_leaf
 from cantons.data.movielens import movielens, read_movielens
+from cantons.data.moving import moving
 from cantons.data.parquet import parquet, read_parquet
 from cantons.data.partition import dirichlet, iid, natural, shards
 from cantons.data.ragged import Examples, Ragged, from_sizes, pack
@@ -27,10 +31,12 @@ from cantons.data.validation import with_validation
 
 # The data a study can name.
 DATA = {make.__name__: make for make in (
-    csv, digits, hdf5, huggingface, leaf, libsvm, movielens, npz, parquet, synthetic, text)}
+    blended, classification_bandit, csv, digits, hdf5, huggingface, leaf, libsvm, movielens, moving, npz, parquet,
+    restaurants, synthetic, synthetic_bandit, text)}
 
 __all__ = [
     "DATA",
+    "Contexts",
     "Examples",
     "Federation",
     "Population",
@@ -38,8 +44,12 @@ __all__ = [
     "Stream",
     "Table",
     "Tasks",
+    "alike",
     "as_stream",
+    "blended",
     "by_client",
+    "classification_bandit",
+    "contexts_of",
     "csv",
     "digits",
     "dirichlet",
@@ -58,6 +68,7 @@ __all__ = [
     "leaf",
     "libsvm",
     "movielens",
+    "moving",
     "natural",
     "npz",
     "pack",
@@ -73,10 +84,12 @@ __all__ = [
     "read_npz",
     "read_parquet",
     "recorded",
+    "restaurants",
     "scaled",
     "shards",
     "size_quantiles",
     "synthetic",
+    "synthetic_bandit",
     "task_protocol",
     "text",
     "with_validation",

@@ -47,9 +47,9 @@ class Many:
     `data` and `clock` are for all variants, or lists with one for each; their shapes must be the same.
     """
 
-    def __init__(self, problem: Problem, build: Callable[[Options], Algorithm], clock: Clock | Sequence[Clock],
+    def __init__(self, problem: Problem, build: Callable[[Options], Algorithm], clock: Clock | list[Clock],
                  data: Any, central: Any, options: dict[str, np.ndarray], seeds: np.ndarray):
-        clocks = [clock] if isinstance(clock, Clock) else list(clock)
+        clocks = clock if isinstance(clock, list) else [clock]
         several = isinstance(data, list)
         first = data[0] if several else data
         self.problem, self.build, self.clock = problem, build, clocks[0]

@@ -13,13 +13,27 @@ import jax.numpy as jnp
 
 from cantons.engine.fanout import Each, Fanout, fan_out
 from cantons.engine.round import Arrays, finite, keyed, where
-from cantons.protocol import Algorithm, Array, Clock, Data, Key, Plan, Problem, PyTree, Receipt, Stack, State, Sum
+from cantons.protocol import (
+    Algorithm,
+    Array,
+    Clock,
+    Data,
+    Key,
+    Online,
+    Plan,
+    Problem,
+    PyTree,
+    Receipt,
+    Stack,
+    State,
+    Sum,
+)
 
 
 class Transit(NamedTuple):
     """What is on its way between two steps, when all have heard what they will predict with next.
 
-    Rings are indexed by time modulo their length.
+    Rings are indexed by the step modulo their length, those of messages by the message's number.
     """
 
     messages: PyTree  # [down]: the server's last messages
@@ -28,12 +42,14 @@ class Transit(NamedTuple):
     due: Array  # int32[up, clients]: how many uploads arrive at each coming step; or when each of the last arrives
     arrived: Array  # int32[clients]: uploads the server has received so far
     latest: Array  # int32[clients]: when the last upload arrives; the next does not overtake it
-    newest: Array  # int32[clients]: the step of the newest message each client holds
+    number: Array  # int32: of the last message; messages are numbered from 0
+    numbers: Array  # int32[down]: the number of the last message at each of the last steps
+    newest: Array  # int32[clients]: the number of the newest message each client holds
     known: Array  # int32[clients]: how many of its uploads a client knows to have arrived
     sent: Array  # int32[clients]: how many it has sent
     sent_at: Array  # int32[window, clients]: the step of each of its last uploads
     notes: PyTree  # [window, clients]: what it noted at each of the last steps
-    met: Array  # int32[clients]: how often it has met new examples
+    met: Array  # int32[clients]: how often it has met new examples, abstaining or not
     scores: dict[str, Array]  # [clients]: each metric, summed over the steps so far
 
 
@@ -55,11 +71,12 @@ def at_rest(problem: Problem, algorithm: Algorithm, clock: Clock, arrays: Arrays
         received=jnp.zeros((down, population), jnp.int32),
         uploads=_blank(upload, up, population) if stacked else _blank(summand, up),
         due=jnp.full((up, population), -1 if stacked else 0, jnp.int32),
-        arrived=column(), latest=column(), newest=column(), known=column(), sent=column(),
+        arrived=column(), latest=column(), number=jnp.zeros((), jnp.int32), numbers=jnp.zeros(down, jnp.int32),
+        newest=column(), known=column(), sent=column(),
         sent_at=jnp.zeros((window, population), jnp.int32),
         notes=_blank(note, window, population),
         met=column(),
-        scores=_blank(scores, population),
+        scores=_blank(scores, population) | ({"global_loss": jnp.zeros(population)} if online.everyone else {}),
     )
 
     def hear(index, client):
@@ -125,19 +142,22 @@ def _acted(problem: Problem, algorithm: Algorithm, clock: Clock, fanout: Fanout,
         scores = charged(problem, algorithm, actor.key, sent, actor.client, data)
         note = algorithm.note(actor.key, sent, actor.client, data)
         upload, moved = algorithm.client_update(actor.key, sent, actor.client, data)
-        usable, acts = finite(upload), actor.acts & (data.size > 0)
-        sends = acts & usable & (actor.counts > 0)
+        meets = actor.acts & (data.size > 0)
+        acts = meets & finite((upload, scores))  # or it abstains
+        sends = acts & (actor.counts > 0)
         carried = rule.lift(upload, sent) if isinstance(rule, Sum) else upload
         weight = actor.counts if isinstance(rule, Sum) else 1
         carried = jax.tree.map(lambda leaf: jnp.where(sends, jnp.asarray(weight, leaf.dtype) * leaf, 0), carried)
         scores = jax.tree.map(lambda value: jnp.where(acts, value, 0), scores)
-        return (), (where(acts & usable, moved, actor.client), carried, note, scores, acts, sends, ~usable)
+        return (), (where(acts, moved, actor.client), carried, note, scores, acts, sends, meets & ~acts)
 
     messages, places = held(transit)
     actors = Actor(plan.ids, plan.acts, plan.counts, places, transit.met, keyed(client_key, everyone),
                    keyed(arrays.key, everyone), state.clients)
     rows = _each_client(fanout, each, (arrays.train, messages), actors, population)
-    clients, carried, note, scores, acts, sends, lost = rows
+    clients, carried, note, scores, acts, sends, abstains = rows
+    if online.everyone:
+        scores |= _by_everyone(problem, algorithm, online, arrays.train, messages, actors, acts)
 
     # What was sent now joins what is due when it arrives; nothing overtakes.
     arrival = jnp.maximum(transit.latest, now + plan.up)
@@ -155,17 +175,17 @@ def _acted(problem: Problem, algorithm: Algorithm, clock: Clock, fanout: Fanout,
         due = transit.due.at[now % up_ring].set(jnp.where(sends, arrival, -1))
         aggregate, arriving = _all_at_once(rule, online.steady, aggregate_key, uploads, due, now, plan)
     moved = algorithm.server_update(server_key, state.server, aggregate, _central(arrays))
-    sent_up = acts & (plan.counts > 0)
+    sent_up = (acts | abstains) & (plan.counts > 0)
     return state._replace(
         server=where((arriving > 0).any(), moved, state.server),
         clients=clients,
         round=now + 1,
         # A step in which nothing arrives is nothing special here, and not counted as skipped.
-        ledger=state.ledger.at[:, 2:].add(jnp.stack([sent_up, sent_up & lost], axis=1).astype(jnp.int32)),
+        ledger=state.ledger.at[:, 2:].add(jnp.stack([sent_up, abstains], axis=1).astype(jnp.int32)),
         transit=transit._replace(
             uploads=uploads, due=due, arrived=transit.arrived + arriving,
             latest=jnp.where(sends, arrival, transit.latest), sent=transit.sent + sends, sent_at=sent_at,
-            notes=_put(transit.notes, now % window, note), met=transit.met + acts,
+            notes=_put(transit.notes, now % window, note), met=transit.met + (acts | abstains),
             scores=jax.tree.map(jnp.add, transit.scores, scores)),
     )
 
@@ -175,13 +195,18 @@ def _next_message(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Ar
     online, transit, now = clock.online, state.transit, state.round
     assert online is not None
     plan_key, broadcast_key, *_ = _keys(arrays, now)
-    late = clock.plan(arrays.clock, plan_key, now).down
-    assert late is not None
+    plan = clock.plan(arrays.clock, plan_key, now)
+    assert plan.down is not None
     population, ring, window = state.ledger.shape[0], transit.received.shape[0], transit.sent_at.shape[0]
     everyone = jnp.arange(population)
-    messages = _put(transit.messages, now % ring, algorithm.broadcast(broadcast_key, state.server, _central(arrays)))
-    received = transit.received.at[now % ring].set(transit.arrived)
-    newest = jnp.maximum(transit.newest, now - late)
+    sends = jnp.asarray(True) if plan.sends is None else plan.sends
+    number = transit.number + sends
+    rings = transit.messages, transit.received
+    message = algorithm.broadcast(broadcast_key, state.server, _central(arrays)), transit.arrived
+    kept = jax.tree.map(lambda leaf: leaf[number % ring], rings)
+    messages, received = _put(rings, number % ring, where(sends, message, kept))
+    sent_by = transit.numbers.at[now % ring].set(number)
+    newest = jnp.maximum(transit.newest, sent_by[jnp.maximum(now - plan.down, 0) % ring])
     known = received[newest % ring, everyone]
     # A steady link tells of one upload at a time.
     numbers = transit.known[:, None] + jnp.arange(1 if online.steady else window)
@@ -201,11 +226,33 @@ def _next_message(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Ar
         return (), jax.lax.fori_loop(0, jnp.maximum(listener.told, 1), hear, listener.client)
 
     listeners = Listener(everyone, newest > transit.newest, known - transit.known, noted, newest % ring, state.clients)
-    clients = _each_client(fanout, each, (arrays.train, messages, transit.notes), listeners, population)
+
+    def heard():
+        return _each_client(fanout, each, (arrays.train, messages, transit.notes), listeners, population)
+
+    # Where a message goes out before every step, a client is called in every step, be it new or not.
+    clients = heard() if online.gap == 1 else jax.lax.cond(listeners.new.any(), heard, lambda: state.clients)
     return state._replace(
         clients=clients,
         ledger=state.ledger.at[:, 1].add((newest > transit.newest).astype(jnp.int32)),
-        transit=transit._replace(messages=messages, received=received, newest=newest, known=known))
+        transit=transit._replace(messages=messages, received=received, number=number, numbers=sent_by,
+                                 newest=newest, known=known))
+
+
+def _by_everyone(problem: Problem, algorithm: Algorithm, online: Online, train: PyTree, messages: PyTree,
+                 actors: Actor, acts: Array) -> dict[str, Array]:
+    """The mean loss of each client's model on the examples of all who act: l_t(x_i)."""
+
+    def of_now(actor):
+        message = jax.tree.map(lambda leaf: leaf[actor.place], messages)
+        data = train.client(actor.id).at(actor.stream, actor.met, online.batch, online.order)
+        sent = algorithm.select(message, algorithm.request(actor.client, data))
+        return algorithm.model(actor.key, sent, actor.client, data), data.now()
+
+    models, batches = jax.vmap(of_now)(actors)
+    losses = jax.vmap(lambda parts: jax.vmap(lambda batch: problem.loss(parts[0], parts[1], batch))(batches))(models)
+    mean = jnp.where(acts, losses, 0).sum(axis=1) / jnp.maximum(acts.sum(), 1)
+    return {"global_loss": jnp.where(acts, mean, 0)}
 
 
 def charged(problem: Problem, algorithm: Algorithm, key: Key, message: PyTree, client: PyTree,

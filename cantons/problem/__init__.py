@@ -6,6 +6,7 @@ from cantons.problem.residual import residual
 from cantons.problem.shaped import Shapes
 from cantons.problem.split import paths
 from cantons.problem.supervised import MODELS, classification, linear, logistic, problem_from_spec, regression
+from cantons.problem.target import target
 from cantons.problem.wrap import from_equinox, from_flax, from_functions
 
 __all__ = [
@@ -23,4 +24,5 @@ __all__ = [
     "problem_from_spec",
     "regression",
     "residual",
+    "target",
 ]

@@ -13,6 +13,7 @@ from cantons.problem.bandit import bandit
 from cantons.problem.losses import LOSSES, Loss, same_sign, squared
 from cantons.problem.residual import residual
 from cantons.problem.shaped import Shaped, Shapes
+from cantons.problem.target import target
 from cantons.protocol import Problem
 
 MODELS = ("model", "shared_model", "private_model")  # the options of a problem that are architectures
@@ -53,7 +54,8 @@ def linear(data: Shaped, *, split: str = "none", labels: str = "real", l2: float
 
 
 PROBLEMS: dict[str, Callable[..., Problem]] = {
-    "bandit": bandit, "classification": classification, "regression": regression, "residual": residual}
+    "bandit": bandit, "classification": classification, "regression": regression, "residual": residual,
+    "target": target}
 
 
 def problem_from_spec(spec: Mapping[str, Any]) -> Problem:

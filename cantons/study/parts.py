@@ -17,7 +17,7 @@ PARTS: dict[str, Mapping[str, Callable[..., Any]]] = {
     "model": models.ARCHITECTURES,
     "problem": {make.__name__: make for make in (
         problem.bandit, problem.classification, problem.linear, problem.logistic, problem.regression,
-        problem.residual)},
+        problem.residual, problem.target)},
     "algorithm": algorithm.ALGORITHMS,
     "clock": clock.CLOCKS,
     "engine": {"local": engine.Local},

@@ -45,7 +45,7 @@ def met_online(problem: Problem, data: Federation, state: State) -> tuple[Row, C
     """What each client was charged so far, on average, for the examples of a stream before it learned from them."""
     row: Row = {}
     columns: Columns = {}
-    met = np.asarray(state.transit.met)
+    met = np.asarray(state.transit.met) - np.asarray(state.rejected)  # who abstained was not charged
     for metric, totals in state.transit.scores.items():
         values = np.asarray(totals) / np.maximum(met, 1)
         found = statistics(np.where(met > 0, values, np.nan), met, metric in problem.maximise)

@@ -14,7 +14,7 @@ from cantons.data import Federation, alike, pooled
 from cantons.engine.many import Many
 from cantons.errors import InputError, at_least
 from cantons.protocol import Problem, Recipe
-from cantons.study.record import met_online, scored, travelled, traffic_of
+from cantons.study.record import met_online, scored, traffic_of, travelled
 from cantons.study.run import check_parts, settled_parts
 
 AT_ONCE = 50  # federations on the devices at a time

@@ -107,6 +107,7 @@ def settled(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
         "checkpoint_every": checkpoint_every, "keep": keep,
     }
     built, ticking = settled_parts(problem, data, algorithm, clock)
+    check_gap(ticking, rounds)
     central = pooled(data.train) if built.central == "pooled" else data.central
     return Settled(study, problem, data, built, ticking, central)
 
@@ -137,8 +138,16 @@ def described(data: Federation) -> dict[str, Any]:
             "examples": int(data.train.sizes.sum()), "test_set": data.test_set, "checksum": checksum}
 
 
+def check_gap(clock: Clock, rounds: int) -> None:
+    """Refuse a clock whose clients would never meet."""
+    if clock.online and clock.online.gap is not None and clock.online.gap > max(rounds, 1):
+        raise InputError(f"sync is {clock.online.gap} but there are only {rounds} steps: clients would never meet.")
+
+
 def check_parts(name: str, algorithm: Any, state: State, private: PyTree) -> None:
-    """Refuse a split the algorithm cannot work with."""
+    """Refuse a split the algorithm cannot work with, or a start it cannot leave from."""
+    if algorithm.check_start is not None:
+        algorithm.check_start(jax.device_get(state.server.shared))
     if algorithm.needs_private and not jax.tree.leaves(private):
         raise InputError(f"{name} needs a private part and this problem has none; give the problem a split, such as "
                          "split = \"output\".")

@@ -1,0 +1,171 @@
+"""FedOMD: clients take mirror descent steps on streams of losses and meet now and then to average.
+
+Mitra, Hassani and Pappas, "Online Federated Learning", 2021, Algorithm 1. In the paper x_{i,t} is a client's `point`,
+eta_t `step_size`, psi the `mirror` map and X the set it is kept `within`; the set I of synchronisations and the number
+K of clients that are counted in each belong to the clock: online(sync=tau, counted=K). Line 8, which the print leaves
+out, keeps y_{i,t+1} as the next prediction. A private part takes plain gradient steps and is never averaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from cantons.aggregate import mean
+from cantons.algorithm.schedule import Schedule, as_schedule
+from cantons.algorithm.trees import add, scale, subtract, zeros
+from cantons.errors import InputError, check_options, one_of, positive, unknown
+from cantons.mirror import MAPS, SETS, ConvexSet, MirrorMap, check_start, mirror_descent_step
+from cantons.protocol import Algorithm, Array, Key, Problem, PyTree
+from cantons.recipe import algorithm
+
+
+class Server(NamedTuple):
+    shared: PyTree
+
+
+class Client(NamedTuple):
+    point: PyTree
+    private: PyTree
+    steps: Array
+    memory: PyTree  # of adaptive step sizes
+    total: PyTree  # of all points predicted with, for the average of equation (14)
+
+
+@algorithm
+def fedomd(problem: Problem, population: int, *, step_size: float | dict | Schedule = 0.1,
+           mirror: str | dict | MirrorMap = "euclidean", within: str | dict | ConvexSet = "all_space",
+           private_step_size: float | dict | Schedule | None = None, adaptive: str = "none", feedback: str = "gradient",
+           width: float = 0.1) -> Algorithm:
+    """Every client steps on each loss as it comes; at a synchronisation all go on from the mean.
+
+    `mirror` is a map ("euclidean", "entropy", {"name": "p_norm", "p": 1.5}, ...) and `within` a set ("all_space",
+    "simplex", {"name": "box", "low": -3, "high": 3}, {"name": "ball", "radius": 1}, ...); a pair without an exact step
+    is refused. `step_size` may be {"name": "inverse", "start": s}, s/t in step t: 2/sigma for losses that are
+    sigma-strongly convex relative to the map (Theorem 2). `private_step_size` is `step_size` unless given. `adaptive`
+    "adagrad" gives every coordinate a step of its own; "dog" (distance over gradients: Ivgi, Hinder and Carmon, 2023)
+    needs no step size at all. `feedback` "two_point" or "one_point" lets a client see losses only, at a distance of
+    `width` from its point in a random direction, and estimate its gradient from them.
+    """
+    map_, set_ = named("mirror", mirror, MAPS, MirrorMap), named("within", within, SETS, ConvexSet)
+    one_of("adaptive", adaptive, ("none", "adagrad", "dog"))
+    one_of("feedback", feedback, ("gradient", "two_point", "one_point"))
+    positive("width", width)
+    step = adaptive_step(adaptive, map_, set_, as_schedule(step_size))
+    private_schedule = as_schedule(step_size if private_step_size is None else private_step_size)
+    slopes = slope_finder(problem, feedback, width)
+
+    def init_server(key, shared, private):
+        return Server(shared)
+
+    def init_client(key, shared, private):
+        return Client(shared, private, jnp.zeros((), jnp.int32), step.init(shared), zeros(shared))
+
+    def broadcast(key, server, central):
+        return server.shared
+
+    def receive(shared, receipt, client):
+        return client._replace(point=jax.tree.map(lambda new, old: jnp.where(receipt.new, new, old), shared,
+                                                  client.point))
+
+    def client_update(key, shared, client, data):
+        slope, own_slope, _ = slopes(key, client.point, client.private, data.now())
+        point, memory = step.move(client.point, client.memory, slope, client.steps)
+        private = subtract(client.private, scale(private_schedule(client.steps), own_slope))
+        return point, Client(point, private, client.steps + 1, memory, add(client.total, client.point))
+
+    def server_update(key, server, cohort, central):
+        return Server(cohort.value)
+
+    def model(key, shared, client, data):
+        return client.point, client.private
+
+    built = Algorithm(init_server, init_client, broadcast, client_update, mean, server_update, model, receive=receive,
+                      online=True, needs_shared=False, within=set_.project,
+                      check_start=lambda shared: check_start(set_, shared, map_))
+    if feedback == "gradient":
+        return built
+    return built._replace(score=lambda key, shared, client, data: {"loss": slopes(
+        key, client.point, client.private, data.now())[2]})
+
+
+def named(option: str, value: Any, known: dict[str, Callable], kind: type) -> Any:
+    """A map or a set: itself, its name, or a table with its name and options."""
+    if isinstance(value, kind):
+        return value
+    options = {"name": value} if isinstance(value, str) else dict(value)
+    name = options.pop("name", "")
+    if name not in known:
+        raise unknown(option, name, known)
+    check_options(known[name], options, name)
+    return known[name](**options)
+
+
+class Step(NamedTuple):
+    init: Callable[[PyTree], PyTree]  # point -> memory
+    move: Callable[[PyTree, PyTree, PyTree, Array], tuple[PyTree, PyTree]]  # (point, memory, slope, t)
+
+
+def adaptive_step(adaptive: str, mirror: MirrorMap, within: ConvexSet, schedule: Schedule) -> Step:
+    """Equation (3) with a step size that is given, or finds itself."""
+    if adaptive == "adagrad":
+        if mirror.kind != "euclidean" or within.kind not in ("all_space", "box"):
+            raise InputError(f"adaptive = \"adagrad\" scales every coordinate by itself, which has an exact step with "
+                             f"the Euclidean map on the whole space or in a box, not with {mirror.name} on "
+                             f"{within.name}; use adaptive = \"dog\", or none.")
+        project = within.project
+        assert project is not None
+
+        def scaled(point, squares, slope, count):
+            squares = jax.tree.map(lambda total, part: total + part**2, squares, slope)
+            move = jax.tree.map(lambda part, total: part / jnp.sqrt(jnp.where(total > 0, total, 1)), slope, squares)
+            return project(subtract(point, scale(schedule(count), move))), squares
+
+        return Step(zeros, scaled)
+    step = mirror_descent_step(mirror, within)
+    if adaptive == "none":
+        return Step(lambda point: (), lambda point, memory, slope, count: (step(point, slope, schedule(count)), memory))
+
+    def by_distance(point, memory, slope, count):
+        first, furthest, squares = memory
+        furthest = jnp.maximum(furthest, _norm(subtract(point, first)))
+        squares = squares + _norm(slope) ** 2
+        size = furthest / jnp.sqrt(jnp.where(squares > 0, squares, 1))
+        return step(point, slope, size), (first, furthest, squares)
+
+    return Step(lambda point: (point, 1e-4 * (1 + _norm(point)), jnp.zeros(())), by_distance)
+
+
+def slope_finder(problem: Problem, feedback: str, width: float) -> Callable[[Key, PyTree, PyTree, Any], tuple]:
+    """Build `slopes(key, point, private, batch)`: the gradients of both parts, and the loss that is charged.
+
+    Flaxman, Kalai and McMahan, 2005, for one point; Agarwal, Dekel and Xiao, 2010, for two: n / width times a loss at a
+    distance, or half the difference of two, along a random direction of length 1.
+    """
+
+    def slopes(key: Key, point: PyTree, private: PyTree, batch: Any) -> tuple[PyTree, PyTree, Array]:
+        if feedback == "gradient":
+            loss, found = jax.value_and_grad(problem.loss, argnums=(0, 1))(point, private, batch)
+            return *found, loss
+        parts = point, private
+        leaves, structure = jax.tree.flatten(parts)
+        keys = jax.random.split(key, max(len(leaves), 1))
+        noise = jax.tree.unflatten(structure, [jax.random.normal(one, leaf.shape, leaf.dtype)
+                                               for one, leaf in zip(keys, leaves, strict=False)])
+        direction = scale(1 / _norm(noise), noise)
+        entries = sum(leaf.size for leaf in leaves)
+        there, back = add(parts, scale(width, direction)), subtract(parts, scale(width, direction))
+        ahead = problem.loss(there[0], there[1], batch)
+        if feedback == "one_point":
+            return *scale(entries / width * ahead, direction), ahead
+        behind = problem.loss(back[0], back[1], batch)
+        return *scale(entries / (2 * width) * (ahead - behind), direction), (ahead + behind) / 2
+
+    return slopes
+
+
+def _norm(tree: PyTree) -> Array:
+    return jnp.sqrt(sum([(leaf**2).sum() for leaf in jax.tree.leaves(tree)], jnp.zeros(())))

@@ -1,0 +1,47 @@
+"""Streams of targets that move: alternating, drifting, switching, or drawn afresh each step.
+
+The first is equation (46) of Mitra, Hassani and Pappas, "Online Federated Learning", 2021: a_{i,t} ~ N(2, 5), taken as
+it is in even steps and with its sign turned in odd ones, counted from 1. The paper does not say whether 5 is the
+variance or the standard deviation; `spread` is the standard deviation, so give 5 or sqrt(5).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from cantons.data.build import from_clients
+from cantons.data.federation import Federation
+from cantons.data.recorded import recorded
+from cantons.data.seeds import generator
+from cantons.errors import at_least, one_of, positive
+
+Kind = Literal["alternating", "drifting", "switching", "iid"]
+
+
+@recorded
+def moving(clients: int = 20, steps: int = 10_000, *, kind: Kind = "alternating", dimensions: int = 1,
+           centre: float = 2.0, spread: float = 5.0, apart: float = 0.0, period: int = 1000,
+           seed: int = 0) -> Federation:
+    """`steps` targets for each of the clients, in the order in which they come; for the problem `target`.
+
+    Every target is a draw from N(centre_t, spread^2) in each of the `dimensions`, plus a place of its own that a client
+    draws once from N(0, apart^2). "alternating" turns the sign in every odd step, "switching" after every `period`
+    steps, "drifting" lets the centre go round in a sine of that period, and "iid" leaves it where it is.
+    """
+    one_of("kind", kind, ("alternating", "drifting", "switching", "iid"))
+    for name, value in (("clients", clients), ("steps", steps), ("dimensions", dimensions), ("period", period)):
+        at_least(name, value, 1)
+    positive("spread", spread)
+    at_least("apart", apart, 0)
+    random = generator(seed, "moving")
+    times = np.arange(1, steps + 1)
+    turned = {"alternating": times % 2 == 1, "switching": (times - 1) // period % 2 == 1}
+    signs = np.where(turned.get(kind, False), -1, np.ones(steps))
+    middle = centre * np.sin(2 * np.pi * times / period) if kind == "drifting" else np.full(steps, centre)
+    homes = random.normal(0, apart, (clients, 1, dimensions)) if apart else np.zeros((clients, 1, dimensions))
+    draws = random.normal(0, spread, (clients, steps, dimensions))
+    targets = (signs[:, None] * (middle[:, None] + draws) + homes).astype(np.float32)
+    rows = {str(number): (own, np.zeros(steps, np.float32)) for number, own in enumerate(targets)}
+    return from_clients(rows, test=0, name=f"moving ({kind})")
