@@ -19,7 +19,7 @@ from cantons.models import Architecture, Model, Named
 from cantons.models import linear as linear_model
 from cantons.problem.losses import LOSSES, Loss, masked_mean, same_sign
 from cantons.problem.shaped import Shaped
-from cantons.protocol import Batch, Problem, Residual
+from cantons.protocol import Array, Batch, Problem, Residual
 
 Features = str | Sequence[int]
 NAMED = ("all", "none", "first_half", "second_half")
@@ -66,14 +66,13 @@ def residual(data: Shaped, *, shared_features: Features = "all", private_feature
         return models["shared"].init(shared_key), models["private"].init(private_key)
 
     def seen(inputs):
-        return inputs if columns["shared"] is None else inputs[..., columns["shared"]]
+        return _picked(inputs, columns["shared"])
 
     def by_shared(shared, features):
         return models["shared"].apply(shared, features)
 
     def by_private(private, inputs):
-        own = inputs if columns["private"] is None else inputs[..., columns["private"]]
-        return models["private"].apply(private, own)
+        return models["private"].apply(private, _picked(inputs, columns["private"]))
 
     def clipped(values):
         if clip is None:
@@ -110,6 +109,17 @@ def residual(data: Shaped, *, shared_features: Features = "all", private_feature
              "clip": clip, "shared_features": _plain(shared_features), "private_features": _plain(private_features)}
     return Problem(init, mean_loss, predict, score, spec=_spec(about, shared_model, private_model),
                    residual=Residual(seen, by_shared, by_private, joint_loss, quadratic, blank))
+
+
+def _picked(inputs: Array, columns: np.ndarray | None) -> Array:
+    if columns is None:
+        return inputs
+    if not len(columns):  # not by a gather of nothing, over which XLA 0.11 on a CPU stumbles when it is vectorised
+        return jnp.zeros((*inputs.shape[:-1], 0), inputs.dtype)
+    first, last = int(columns[0]), int(columns[-1])
+    if np.array_equal(columns, np.arange(first, last + 1)):
+        return inputs[..., first : last + 1]  # a slice is cheaper than a gather
+    return inputs[..., columns]
 
 
 def _columns(name: str, features: Features, shape: tuple[int, ...]) -> np.ndarray | None:

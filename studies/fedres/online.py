@@ -146,7 +146,8 @@ def draw(out: Path, done: dict[str, Any], wanted: list[Cell], figures: list[str]
             text += _bars(out, figure, [cell for cell in found if not cell.delay and cell.clients == min(
                 50 if figure == "1" else 10, max(one.clients for one in found))], done, sets)
         elif figure == "clients":
-            text += _curves(out, figure, [cell for cell in found if not cell.delay], done, sets, "clients")
+            chosen = [cell for cell in found if not cell.delay and cell.alignment == "full"]
+            text += _curves(out, figure, chosen, done, sets, "clients")
         elif figure == "delay":
             most = max(cell.clients for cell in found)
             text += _curves(out, figure, [cell for cell in found if cell.clients == most], done, sets, "delay")
@@ -181,7 +182,7 @@ def _bars(out: Path, figure: str, chosen: list[Cell], done: dict[str, Any], sets
             about = done[cell.name]
         lines.append(f"| {name} | {' | '.join(numbers)} | {min(about['rows'])} | {max(about['draws'])} |")
     axes.set(xticks=range(len(sets)), xticklabels=sets, ylabel="test accuracy", ylim=(0.4, 1))
-    axes.legend(ncol=3, frameon=False, loc="lower right")
+    axes.legend(ncol=3, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1))
     _save(out / f"figure{figure}.png")
     return lines
 
