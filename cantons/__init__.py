@@ -12,17 +12,30 @@ if TYPE_CHECKING:
         fedavg,
         fedavg_finetune,
         fedavgm,
+        fedomd,
         fedopt,
         fedprox,
+        fedres_avg,
+        fedres_bandit,
+        fedres_erm,
+        fedres_naive,
+        fedres_online_sgd,
+        fedres_sgd,
         fedsgd,
         fedyogi,
+        fictitious_play,
         independent,
         l2gd,
+        online_central,
+        online_independent,
         scaffold,
     )
-    from cantons.clock import rounds
+    from cantons.bring import LocalModel
+    from cantons.clock import online, rounds
     from cantons.data import (
         Federation,
+        blended,
+        classification_bandit,
         csv,
         digits,
         federation,
@@ -32,9 +45,12 @@ if TYPE_CHECKING:
         leaf,
         libsvm,
         movielens,
+        moving,
         npz,
         parquet,
+        restaurants,
         synthetic,
+        synthetic_bandit,
         task_protocol,
         text,
         with_validation,
@@ -42,32 +58,47 @@ if TYPE_CHECKING:
     from cantons.engine import Local
     from cantons.errors import InputError
     from cantons.models import cnn, linear, mlp
-    from cantons.problem import classification, from_equinox, from_flax, from_functions, logistic, regression
+    from cantons.problem import (
+        bandit,
+        classification,
+        from_equinox,
+        from_flax,
+        from_functions,
+        logistic,
+        regression,
+        residual,
+    )
     from cantons.protocol import Algorithm, Batch, Clock, Problem, Stack, Sum
     from cantons.study.callbacks import Callback
     from cantons.study.load import load
     from cantons.study.result import Result, Trained
     from cantons.study.run import run
+    from cantons.study.with_models import run_with_models
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "cantons.algorithm":
-        "central fedadam fedavg fedavg_finetune fedavgm fedopt fedprox fedsgd fedyogi "
-        "independent l2gd scaffold",
-    "cantons.clock": "rounds",
+        "central fedadam fedavg fedavg_finetune fedavgm fedomd fedopt fedprox fedres_avg fedres_bandit fedres_erm "
+        "fedres_naive fedres_online_sgd fedres_sgd fedsgd fedyogi fictitious_play independent l2gd online_central "
+        "online_independent scaffold",
+    "cantons.bring": "LocalModel",
+    "cantons.clock": "online rounds",
     "cantons.data":
-        "Federation csv digits federation from_clients hdf5 huggingface leaf libsvm movielens npz parquet "
-        "synthetic task_protocol text with_validation",
+        "Federation blended classification_bandit csv digits federation from_clients hdf5 huggingface leaf libsvm "
+        "movielens moving npz parquet "
+        "restaurants synthetic synthetic_bandit task_protocol text with_validation",
     "cantons.engine": "Local",
     "cantons.errors": "InputError",
     "cantons.models": "cnn linear mlp",
-    "cantons.problem": "classification from_equinox from_flax from_functions logistic regression",
+    "cantons.problem":
+        "bandit classification from_equinox from_flax from_functions logistic regression residual target",
     "cantons.protocol": "Algorithm Batch Clock Problem Stack Sum",
     "cantons.study.callbacks": "Callback",
     "cantons.study.load": "load",
     "cantons.study.result": "Result Trained",
     "cantons.study.run": "run",
+    "cantons.study.with_models": "run_with_models",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
@@ -92,13 +123,17 @@ __all__ = [
     "Federation",
     "InputError",
     "Local",
+    "LocalModel",
     "Problem",
     "Result",
     "Stack",
     "Sum",
     "Trained",
+    "bandit",
+    "blended",
     "central",
     "classification",
+    "classification_bandit",
     "cnn",
     "csv",
     "digits",
@@ -107,10 +142,18 @@ __all__ = [
     "fedavg_finetune",
     "fedavgm",
     "federation",
+    "fedomd",
     "fedopt",
     "fedprox",
+    "fedres_avg",
+    "fedres_bandit",
+    "fedres_erm",
+    "fedres_naive",
+    "fedres_online_sgd",
+    "fedres_sgd",
     "fedsgd",
     "fedyogi",
+    "fictitious_play",
     "from_clients",
     "from_equinox",
     "from_flax",
@@ -126,13 +169,22 @@ __all__ = [
     "logistic",
     "mlp",
     "movielens",
+    "moving",
     "npz",
+    "online",
+    "online_central",
+    "online_independent",
     "parquet",
     "regression",
+    "residual",
+    "restaurants",
     "rounds",
     "run",
+    "run_with_models",
     "scaffold",
     "synthetic",
+    "synthetic_bandit",
+    "target",
     "task_protocol",
     "text",
     "with_validation",

@@ -129,6 +129,15 @@ def no_request(client: PyTree, data: Data) -> PyTree:
     return ()
 
 
+class Promise(NamedTuple):
+    """What an online algorithm says of the set it is kept in, and of its collective regret there."""
+
+    corner: Callable[[PyTree], PyTree] | None  # direction -> the set's point furthest in it; None: the set has no end
+    dual_size: Callable[[PyTree], Array]  # of a gradient, in the norm in which the bound measures how steep losses are
+    # (start, steepest gradient, curvature of the losses in l2, gap, steps) -> the most regret; None: no promise
+    bound: Callable[[PyTree, float, float, int, int], float | None]
+
+
 class Algorithm(NamedTuple):
     """A federated algorithm: a few pure functions over explicit state.
 
@@ -154,6 +163,7 @@ class Algorithm(NamedTuple):
     within: Callable[[PyTree], PyTree] | None = None  # nearest point of the set the shared part is kept in, if any
     check_start: Callable[[PyTree], None] | None = None  # refuse a shared part to begin with
     central: str = "own"  # what `central` is: the datacenter's "own" data, or all clients' data "pooled"
+    promise: Promise | None = None  # online: what its theorems say, for the regret to be held against
 
 
 class Recipe(NamedTuple):
@@ -186,6 +196,7 @@ class Online(NamedTuple):
     steady: bool  # delays never change: an upload arrives alone
     gap: int | None = 1  # the most steps between two messages, where that is known; 1 = before every step
     everyone: bool = False  # score every client's model on every client's examples too
+    counted: int | None = None  # how many uploads are counted of those that could be; None = all
 
 
 class Clock(NamedTuple):

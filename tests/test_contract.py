@@ -15,7 +15,7 @@ import pytest
 import toy_algorithm as toy
 
 import cantons as ct
-from cantons.algorithm import ALGORITHMS
+from cantons.algorithm import ROUNDS as ALGORITHMS
 from cantons.data import pooled
 from cantons.metrics import leaves, nbytes
 from cantons.protocol import Algorithm, Clock, Plan, PyTree, Stack, Sum
@@ -32,6 +32,9 @@ OPTIONS = {
     "fedavgm": {"batch_size": None, "fit_epochs": 1},
     "fedopt": {"batch_size": None, "fit_epochs": 1, "client_optimizer": "momentum", "clip_norm": 1.0},
     "fedprox": {"batch_size": None, "epochs": 3, "fit_epochs": 1},
+    "fedres_avg": {"steps": 3, "batch_size": 4, "fit_epochs": 1},
+    "fedres_naive": {"steps": 3, "batch_size": 4, "fit_epochs": 1},
+    "fedres_sgd": {"steps": 3, "batch_size": 4, "fit_epochs": 1},
     "fedsgd": {"fit_epochs": 1},
     "fedyogi": {"batch_size": None, "fit_epochs": 1},
     "independent": {"batch_size": None, "fit_epochs": 1},
@@ -40,11 +43,16 @@ OPTIONS = {
 }
 
 # What travels, down and up; {shared} and {private} stand for every array of that part of the model.
+RESIDUAL = ["shared/{shared}", "step_size", "private_step_size"], ["change/{shared}"]
 AVERAGING = ["shared/{shared}", "step_size"], ["change/{shared}", "weight"]
 TRAVELS = {
     **dict.fromkeys(("fedadam", "fedavg", "fedavg_finetune", "fedavgm", "fedopt", "fedprox", "fedsgd", "fedyogi"),
                     AVERAGING),
     "central": (["shared/{shared}", "private/{private}", "step_size"], []),  # private parts are one part there
+    "fedres_avg": (["shared/{shared}", "control/{shared}", "step_size", "private_step_size"],
+                   ["change/{shared}", "control_change/{shared}"]),
+    "fedres_naive": RESIDUAL,
+    "fedres_sgd": RESIDUAL,
     "independent": (["step_size"], []),
     "l2gd": (["shared/{shared}", "pulls", "local_steps", "step_size"], ["{shared}"]),
     "scaffold": (["shared/{shared}", "control/{shared}", "step_size"],
@@ -289,7 +297,8 @@ def side_by_side(algorithms):
 
     rules = {name: algorithm.aggregate for name, algorithm in algorithms.items()}
     if all(isinstance(rule, Sum) for rule in rules.values()):
-        rule = Sum(lift=lambda upload: {name: rule.lift(upload[name]) for name, rule in rules.items()},
+        rule = Sum(lift=lambda upload, message: {name: rule.lift(upload[name], message[name])
+                                                 for name, rule in rules.items()},
                    finish=lambda key, total: {name: rule.finish(key, total[name]) for name, rule in rules.items()})
     else:
         rule = Stack(lambda key, uploads, ids, counts: {

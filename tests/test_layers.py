@@ -32,6 +32,7 @@ MAY_IMPORT = {
     "algorithm": {"errors", "protocol", "recipe", "problem", "aggregate", "mirror"},
     "clock": {"errors", "protocol", "recipe", "shuffle"},
     "engine": {"errors", "protocol"},
+    "bring": {"errors", "protocol", "engine"},
     "metrics": {"errors", "protocol"},
     "study": EVERYTHING - {"report", "cli"},
     "report": EVERYTHING - {"engine", "algorithm", "cli"},

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from cantons.aggregate import mean
+from cantons.algorithm.fedomd_bounds import promised
 from cantons.algorithm.schedule import Schedule, as_schedule
 from cantons.algorithm.trees import add, scale, subtract, zeros
 from cantons.errors import InputError, check_options, one_of, positive, unknown
@@ -85,7 +86,8 @@ def fedomd(problem: Problem, population: int, *, step_size: float | dict | Sched
 
     built = Algorithm(init_server, init_client, broadcast, client_update, mean, server_update, model, receive=receive,
                       online=True, needs_shared=False, within=set_.project,
-                      check_start=lambda shared: check_start(set_, shared, map_))
+                      check_start=lambda shared: check_start(set_, shared, map_),
+                      promise=promised(map_, set_, step_size, adaptive == "none" and feedback == "gradient"))
     if feedback == "gradient":
         return built
     return built._replace(score=lambda key, shared, client, data: {"loss": slopes(

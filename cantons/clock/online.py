@@ -89,7 +89,8 @@ def online(population: int, *, uplink: Delay = 0, downlink: Delay = 0, batch: in
 
     most_up, most_down = (int(delay.max()) if longest is None else longest for delay in (up, down))
     return Clock(population, trace is None, arrays, plan, actors_hear=True,
-                 online=Online(batch, order, most_up, most_down, steady, gap, score == "everyone"))
+                 online=Online(batch, order, most_up, most_down, steady, gap, score == "everyone",
+                               None if counted == population else counted))
 
 
 def _meetings(sync: Sync) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None, int | None]:

@@ -22,26 +22,31 @@ Kind = Literal["alternating", "drifting", "switching", "iid"]
 
 @recorded
 def moving(clients: int = 20, steps: int = 10_000, *, kind: Kind = "alternating", dimensions: int = 1,
-           centre: float = 2.0, spread: float = 5.0, apart: float = 0.0, period: int = 1000,
+           centre: float = 2.0, spread: float = 5.0, apart: float = 0.0, period: int = 1000, test: int = 0,
            seed: int = 0) -> Federation:
     """`steps` targets for each of the clients, in the order in which they come; for the problem `target`.
 
     Every target is a draw from N(centre_t, spread^2) in each of the `dimensions`, plus a place of its own that a client
     draws once from N(0, apart^2). "alternating" turns the sign in every odd step, "switching" after every `period`
-    steps, "drifting" lets the centre go round in a sine of that period, and "iid" leaves it where it is.
+    steps, "drifting" lets the centre go round in a sine of that period, and "iid" leaves it where it is. The targets of
+    `test` more steps are set aside as test rows.
     """
     one_of("kind", kind, ("alternating", "drifting", "switching", "iid"))
     for name, value in (("clients", clients), ("steps", steps), ("dimensions", dimensions), ("period", period)):
         at_least(name, value, 1)
     positive("spread", spread)
     at_least("apart", apart, 0)
+    at_least("test", test, 0)
     random = generator(seed, "moving")
-    times = np.arange(1, steps + 1)
+    times = np.arange(1, steps + test + 1)
     turned = {"alternating": times % 2 == 1, "switching": (times - 1) // period % 2 == 1}
-    signs = np.where(turned.get(kind, False), -1, np.ones(steps))
-    middle = centre * np.sin(2 * np.pi * times / period) if kind == "drifting" else np.full(steps, centre)
+    signs = np.where(turned.get(kind, False), -1, np.ones(len(times)))
+    middle = centre * np.sin(2 * np.pi * times / period) if kind == "drifting" else np.full(len(times), centre)
     homes = random.normal(0, apart, (clients, 1, dimensions)) if apart else np.zeros((clients, 1, dimensions))
-    draws = random.normal(0, spread, (clients, steps, dimensions))
+    # One after the other, so that the stream is the same with and without test rows.
+    draws = np.concatenate([random.normal(0, spread, (clients, length, dimensions)) for length in (steps, test)],
+                           axis=1)
     targets = (signs[:, None] * (middle[:, None] + draws) + homes).astype(np.float32)
-    rows = {str(number): (own, np.zeros(steps, np.float32)) for number, own in enumerate(targets)}
-    return from_clients(rows, test=0, name=f"moving ({kind})")
+    rows = {str(number): (own, np.zeros(len(times), np.float32)) for number, own in enumerate(targets)}
+    held_out = np.tile(np.arange(len(times)) >= steps, clients)
+    return from_clients(rows, test=held_out if test else 0, name=f"moving ({kind})")

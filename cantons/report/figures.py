@@ -21,11 +21,12 @@ MANY = 500  # points a curve needs at most; more dots than that are smaller as a
 
 
 def curves(groups: Sequence[Group], key: str, label: str, same_axis: Sequence[str] = (), across: str = "rounds",
-           bounds: Mapping[str, str] | None = None) -> Figure:
+           bounds: Mapping[str, str] | None = None, log_across: bool = False) -> Figure:
     """One number against rounds: the mean over seeds as a line, smallest to largest as a band.
 
     The vertical axis has room for the numbers in `same_axis` too, so that figures can be held side by side. `bounds`
-    are {number: name}: dotted lines, drawn once where they are the same for all.
+    are {number: name}: dotted lines, drawn once where they are the same for all. `log_across` makes rounds logarithmic,
+    from the first after which there is a number.
     """
     figure, axes = _blank(WIDE)
     lines, names = [], []
@@ -38,6 +39,11 @@ def curves(groups: Sequence[Group], key: str, label: str, same_axis: Sequence[st
     everything = [group.curve(each).ravel() for group in groups for each in (key, *same_axis, *(bounds or {}))]
     axes.set(xlabel=across, ylabel=label, xlim=(0, max(1, *(group.rounds[-1] for group in groups))))
     _fit(axes, "y", np.concatenate(everything))
+    there = np.concatenate([group.rounds[np.isfinite(group.curve(key)).any(axis=0)] for group in groups])
+    if log_across and len(there) and there.max() > 2 * there[there > 0].min(initial=there.max()):
+        axes.set(xlabel=f"{across} (log scale)", xscale="log", xlim=(there[there > 0].min(), there.max()))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter("")
     for bound, name in (bounds or {}).items():
         drawn = _different(groups, bound)
         lines += [axes.plot(group.rounds, group.curve(bound).mean(axis=0), color=FAINT, linestyle="dotted")[0]

@@ -74,7 +74,30 @@ def online(groups: Sequence[Group]) -> str:
         note += (" Dotted: what Theorem 2 of Agarwal, Langford and Wei (2020) promises FedRes.SGD with the step size "
                  "it names, whatever was run here. Its quantities are measured on these examples, and one constant "
                  "that the proof leaves open is 1.") if bounds else ""
+    if _anywhere(groups, "online.collective_regret"):
+        drawn += _collective(groups)
+        note += (" Collective regret is a total: what every client's model cost on everybody's examples, beyond the "
+                 "best fixed point of the set, which is found in hindsight for the examples met so far.")
+        note += (" Dynamic regret is held against the best point of each step."
+                 if _anywhere(groups, "online.dynamic_regret") else "")
+        note += (" Dotted beside it: what the theorems of Mitra, Hassani and Pappas (2021) promise for the set, the map"
+                 " and the step size of the run, with the steepest gradient measured on these examples."
+                 if _anywhere(groups, "online.collective_bound") else "")
     return element("h2", "Online") + element("p", note, "note") + gallery(drawn)
+
+
+def _collective(groups: Sequence[Group]) -> list[str]:
+    """Regret by itself, where a logarithm in time is a straight line, and with a bound that may be far above it."""
+    label, key, bound = "collective regret", "online.collective_regret", "online.collective_bound"
+    drawn = [figure("Collective regret so far", partial(figures.curves, groups, key, label, across="steps",
+                                                        log_across=True))]
+    if _anywhere(groups, bound):
+        drawn.append(figure("Collective regret and its bound", partial(
+            figures.curves, groups, key, label, across="steps", bounds={bound: "bound"}, log_across=True)))
+    if _anywhere(groups, "online.dynamic_regret"):
+        drawn.append(figure("Dynamic regret so far", partial(
+            figures.curves, groups, "online.dynamic_regret", "dynamic regret", across="steps")))
+    return drawn
 
 
 def clients(groups: Sequence[Group], reference: Group) -> str:

@@ -14,6 +14,7 @@ from cantons.data import Federation, alike, pooled
 from cantons.engine.many import Many
 from cantons.errors import InputError, at_least
 from cantons.protocol import Problem, Recipe
+from cantons.study.collective import collective
 from cantons.study.record import met_online, scored, traffic_of, travelled
 from cantons.study.run import check_parts, settled_parts
 
@@ -21,20 +22,24 @@ AT_ONCE = 50  # federations on the devices at a time
 
 
 def rollouts(problem: Problem, federations: Sequence[Federation], algorithm: Recipe, *, rounds: int,
-             clock: Recipe | Sequence[Recipe] | None = None, evaluate_every: int | None = None, seed: int = 0,
+             clock: Recipe | Sequence[Recipe] | None = None, evaluate_every: int | Sequence[int] | None = None,
+             seed: int = 0,
              precision: str = "float32", at_once: int = AT_ONCE,
              watch: Callable[[int, int], None] = lambda done, total: None) -> list[list[dict[str, Any]]]:
     """Run `algorithm` once on every federation; a history for each, with one row per evaluation.
 
     The federations have as many clients and features as each other; rollout number k starts from seed + k. `clock` may
-    be a list with one for each. Evaluations come every `evaluate_every` rounds, or only after the last. `at_once`
-    federations are in memory together; `watch(done, total)` hears of progress.
+    be a list with one for each. Evaluations come every `evaluate_every` rounds, or after the rounds it lists, and after
+    the last. `at_once` federations are in memory together; `watch(done, total)` hears of progress.
     """
     at_least("rounds", rounds, 1)
     at_least("at_once", at_once, 1)
     clocks = [clock] * len(federations) if clock is None or isinstance(clock, Recipe) else list(clock)
     if len(clocks) != len(federations):
         raise InputError(f"there are {len(clocks)} clocks for {len(federations)} federations; give one, or one each.")
+    every = evaluate_every or rounds
+    chosen = range(every, rounds, every) if isinstance(every, int) else every
+    stops = sorted({stop for stop in chosen if 0 < stop < rounds} | {rounds})
     ready = alike(federations)
     size = min(at_once, len(ready))
     found: list[list[dict[str, Any]]] = []
@@ -43,7 +48,7 @@ def rollouts(problem: Problem, federations: Sequence[Federation], algorithm: Rec
             places = np.minimum(first + np.arange(size), len(ready) - 1)  # the last program is as large as the others
             tell = partial(_tell, watch, first * rounds, size, len(ready) * rounds)
             histories = _together(problem, [ready[place] for place in places], algorithm, rounds,
-                                  [clocks[place] for place in places], evaluate_every or rounds, seed + places, tell)
+                                  [clocks[place] for place in places], stops, seed + places, tell)
             found += histories[: len(ready) - first]
     return found
 
@@ -53,7 +58,7 @@ def _tell(watch: Callable[[int, int], None], before: int, size: int, total: int,
 
 
 def _together(problem: Problem, data: list[Federation], recipe: Recipe, rounds: int,
-              clocks: Sequence[Recipe | None], every: int, seeds: np.ndarray,
+              clocks: Sequence[Recipe | None], stops: Sequence[int], seeds: np.ndarray,
               watch: Callable[[int], None]) -> list[list[dict[str, Any]]]:
     parts = [settled_parts(problem, one, recipe, ticking or rounds_clock()) for one, ticking in
              zip(data, clocks, strict=True)]
@@ -63,18 +68,22 @@ def _together(problem: Problem, data: list[Federation], recipe: Recipe, rounds: 
     many = Many(problem, lambda options: algorithm, clock if same else [ticking for _, ticking in parts], data, central,
                 {}, seeds)
     states = many.begin()
-    check_parts(recipe.name, algorithm, jax.tree.map(lambda leaf: leaf[0], jax.device_get(states)),
-                many.start_private(0))
+    private = many.start_private(0)
+    check_parts(recipe.name, algorithm, jax.tree.map(lambda leaf: leaf[0], jax.device_get(states)), private)
     traffic = traffic_of(*many.message_and_upload(states))
+    begun = jax.device_get(states.server.shared)
+    regrets = [collective(problem, algorithm, ticking, one, (jax.tree.map(lambda leaf, index=index: leaf[index], begun),
+                                                             private), rounds)
+               for index, (one, (_, ticking)) in enumerate(zip(data, parts, strict=True))]
     histories: list[list[dict[str, Any]]] = [[] for _ in data]
-    for done in [*range(every, rounds, every), rounds]:
+    for done in stops:
         states = many.advance(states, done)
         scores, here = many.evaluate(states), jax.device_get(states)
         for index, (one, history) in enumerate(zip(data, histories, strict=True)):
             score, state = jax.tree.map(lambda leaf, index=index: leaf[index], (scores, here))
             row, _ = scored(problem, one, {"clients": score})
             if clock.online:
-                row |= met_online(problem, one, state)[0]
+                row |= met_online(problem, one, state)[0] | regrets[index](state)
             history.append({"round": done, **row, **travelled(one, state, traffic)[0]})
         watch(done)
     return histories

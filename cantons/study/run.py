@@ -19,6 +19,7 @@ from cantons.errors import InputError, at_least, one_of
 from cantons.protocol import Algorithm, Clock, Problem, PyTree, Recipe, Stack, State
 from cantons.study.callbacks import Callback
 from cantons.study.checkpoint import Checkpoints
+from cantons.study.collective import collective
 from cantons.study.folder import Folder
 from cantons.study.hindsight import hindsight
 from cantons.study.interrupt import Interruption
@@ -177,8 +178,9 @@ class _Run:
         self.diverged = False
 
     def play(self, state: State) -> Result:
-        self.regret = hindsight(self.problem, self.algorithm, self.session.clock, self.data,
-                                (state.server.shared, self.session.start_private), self.rounds)
+        about = (self.problem, self.algorithm, self.session.clock, self.data,
+                 (state.server.shared, self.session.start_private), self.rounds)
+        self.regrets = hindsight(*about), collective(*about)
         if self.folder is not None:
             self.folder.open(self.study, self.resume)
             self.checkpoints = Checkpoints(self.folder.path / "checkpoints", self.study["keep"])
@@ -252,7 +254,9 @@ class _Run:
         found, columns = scored(self.problem, self.data, scores)
         if self.session.clock.online:
             met, more = met_online(self.problem, self.data, state)
-            found, columns = found | met | self.regret(state), columns | more
+            found, columns = found | met, columns | more
+            for regret in self.regrets:
+                found |= regret(state)
         moved, more_columns = travelled(self.data, state, self.traffic)
         updates = moved["uploads"] - (self.history[-1]["uploads"] if self.history else 0)
         self.seconds += self.since

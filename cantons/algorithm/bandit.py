@@ -1,0 +1,214 @@
+"""Federated contextual bandits: clients choose actions by what a regressor predicts, and FedRes is that regressor.
+
+Agarwal, Langford and Wei, "Federated Residual Learning", 2020 (v1), section 5, epsilon-greedy in the form that explores
+at t = B, 2B, ...: these examples alone are fed to the regressor, so a delay of tau steps holds back ceil(tau / B)
+explorations (the paper calls no delay tau = 1). Inverse-gap weighting is SquareCB of Foster and Rakhlin, "Beyond UCB:
+Optimal and Efficient Contextual Bandits with Regression Oracles", ICML 2020, Algorithm 1 with mu = K.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from cantons.algorithm.fedres_online import fedres_online_sgd
+from cantons.algorithm.online_references import online_central, online_independent
+from cantons.algorithm.schedule import Schedule
+from cantons.algorithm.trees import zeros
+from cantons.errors import InputError, at_least, one_of, positive
+from cantons.problem.bandit import of_actions, regret_of, rewards_of
+from cantons.protocol import Aggregator, Algorithm, Array, Batch, Key, Problem, PyTree, Receipt, Stack, Sum
+from cantons.recipe import algorithm
+
+
+class Client(NamedTuple):
+    learner: PyTree  # the state of a client of the regressor
+    time: Array  # int32: steps so far
+
+
+class Upload(NamedTuple):
+    used: Array  # 1.0 if the regressor learns from this step
+    example: PyTree  # then the regressor's upload, otherwise zeros
+
+
+class Note(NamedTuple):
+    used: Array
+    learner: PyTree
+
+
+class Choice(NamedTuple):
+    values: Array  # [b, actions]: predicted rewards
+    actions: Array  # int32[b]
+    used: Array  # bool: does this step count as an example?
+
+
+class Chosen(NamedTuple):
+    """All that the regressor is shown of a step: features and reward of the chosen actions."""
+
+    batch: Batch
+
+    def now(self) -> Batch:
+        return self.batch
+
+
+@algorithm
+def fedres_bandit(problem: Problem, population: int, *, explore: str = "every", every: int = 10, gamma: float = 10.0,
+                  gamma_exponent: float = 0.5, regressor: str = "joint",
+                  step_size: float | dict | Schedule = 0.05, private_step_size: float | dict | Schedule | None = None,
+                  method: str = "sgd", alignment: str = "full", combine: str = "sum",
+                  radius: float | None = None) -> Algorithm:
+    """In each step a client chooses an action by predicted rewards, and learns from what that action brings.
+
+    `explore` is "every": a uniform action in the client's steps B, 2B, ... (`every` is B), from which alone it learns,
+    and the best predicted one otherwise; "igw", inverse-gap weighting: an action that seems worse than the best by a
+    gap has probability 1 / (K + c gap), the best has the rest, and every step is learned from. In the client's step t,
+    c is `gamma` times t to the power `gamma_exponent`: 0 fixes it. "uniform" is the reference that always explores.
+    Theorem 3's B is `theorem3_every`; it is no default, because it is 1 to 8 even for a million steps.
+
+    `regressor` is "joint", fedres_online_sgd; or a reference: "shared" and "private" keep one of the two models, and
+    "alone" lets every client learn both by itself. The others are the regressor's options: `step_size`,
+    `private_step_size` (the same unless given; also of "private" and "alone", which send nothing and learn at once),
+    `method`, `alignment`, `combine` and `radius`, a bound on the norm of each model.
+    """
+    if problem.residual is None or "reward" not in problem.maximise:
+        raise InputError("fedres_bandit chooses among actions; make the problem with bandit(data, ...), or in a study "
+                         "file [problem] name = \"bandit\".")
+    one_of("explore", explore, ("every", "igw", "uniform"))
+    one_of("regressor", regressor, ("joint", "shared", "private", "alone"))
+    at_least("every", every, 1)
+    at_least("gamma", gamma, 0)
+    at_least("gamma_exponent", gamma_exponent, 0)
+    own_step = step_size if private_step_size is None else private_step_size
+    recipe = {
+        "joint": lambda: fedres_online_sgd(step_size=step_size, private_step_size=private_step_size, method=method,
+                                           alignment=alignment, combine=combine, radius=radius),
+        "shared": lambda: online_central(step_size=step_size, method=method, alignment=alignment, combine=combine,
+                                         radius=radius),
+        "private": lambda: online_independent(step_size=own_step, method=method, radius=radius),
+        "alone": lambda: online_independent(step_size=own_step, method=method, radius=radius),
+    }[regressor]()
+    inner = recipe.build(_private_alone(problem) if regressor == "private" else problem, population)
+
+    def init_client(key, shared, private):
+        return Client(inner.init_client(key, shared, private), jnp.zeros((), jnp.int32))
+
+    def model(key, message, client, data):
+        shared, private = inner.model(key, message, client.learner, data)
+        return (zeros(shared) if regressor == "private" else shared,
+                zeros(private) if regressor == "shared" else private)
+
+    def choose(key, message, client, data):
+        values = problem.predict(*model(key, message, client, data), data.now().inputs)
+        time = client.time + 1
+        used = time % every == 0 if explore == "every" else jnp.ones((), bool)
+        if explore == "igw":
+            wanted = inverse_gap_weights(values, gamma * time.astype(values.dtype) ** gamma_exponent)
+        elif explore == "every":
+            wanted = jnp.where(used, inverse_gap_weights(values, 0.0), _greedy(values))
+        else:
+            wanted = inverse_gap_weights(values, 0.0)
+        # The regressors draw nothing, so the key is the action's own: the same one is scored, noted and learned from.
+        return Choice(values, jax.random.categorical(key, jnp.log(wanted)), used)
+
+    def chosen(choice, batch):
+        return Chosen(Batch(of_actions(batch.inputs, choice.actions),
+                            of_actions(rewards_of(batch.targets), choice.actions), batch.mask))
+
+    def score(key, message, client, data):
+        batch = data.now()
+        choice = choose(key, message, client, data)
+        rewards = of_actions(rewards_of(batch.targets), choice.actions)
+        found = {"loss": (of_actions(choice.values, choice.actions) - rewards) ** 2, "reward": rewards,
+                 "regret": regret_of(batch.targets, choice.actions)}
+        return {name: (value * batch.mask).sum() / jnp.maximum(batch.mask.sum(), 1) for name, value in found.items()}
+
+    def note(key, message, client, data):
+        choice = choose(key, message, client, data)
+        return Note(choice.used, inner.note(key, message, client.learner, chosen(choice, data.now())))
+
+    def receive(message, receipt, client):
+        told = Receipt(receipt.new, receipt.heard & receipt.note.used, receipt.note.learner)
+        return client._replace(learner=inner.receive(message, told, client.learner))
+
+    def client_update(key, message, client, data):
+        choice = choose(key, message, client, data)
+        example, learner = inner.client_update(key, message, client.learner, chosen(choice, data.now()))
+        learner = _where(choice.used, learner, client.learner)
+        return (Upload(choice.used.astype(choice.values.dtype), _where(choice.used, example, zeros(example))),
+                Client(learner, client.time + 1))
+
+    def server_update(key, server, aggregate, central):
+        learned, used = aggregate
+        return _where(used > 0, inner.server_update(key, server, learned, central), server)
+
+    return Algorithm(inner.init_server, init_client, inner.broadcast, client_update, _of_used(inner.aggregate),
+                     server_update, model, receive=receive, note=note, score=score, online=True, needs_shared=False)
+
+
+def inverse_gap_weights(values: Array, gamma: Array | float) -> Array:
+    """The probabilities of actions with predicted rewards `values` [b, actions]; with gamma 0 all are the same.
+
+    >>> inverse_gap_weights(jnp.array([[1.0, 0.0]]), 8.0)  # the worse one has 1 / (2 + 8)
+    Array([[0.9, 0.1]], dtype=float32)
+    """
+    best = _greedy(values)
+    gaps = values.max(axis=1, keepdims=True) - values
+    others = (1 - best) / (values.shape[1] + gamma * gaps)
+    return others + best * (1 - others.sum(axis=1, keepdims=True))
+
+
+def theorem3_every(rounds: int, clients: int, actions: int, *, norms: float, variance: float, smoothness: float,
+                   radius: float, slope: float) -> float:
+    """The B with which Theorem 3 (Appendix D) gets its bound for T = `rounds`; below 1, explore always.
+
+    `norms` is ||w^g||^2 plus the sum of ||w_i||^2 at the optimum, `variance` sigma^2 of the gradients, `smoothness`
+    gamma and `slope` G of the losses, `radius` D. It does not depend on the delay. Do not expect much of it:
+
+    >>> constants = dict(norms=1.3, variance=0.05, smoothness=4, radius=1, slope=2)
+    >>> [round(theorem3_every(rounds, 20, 10, **constants), 1) for rounds in (1_000, 10_000, 1_000_000)]
+    [0.7, 1.3, 4.0]
+    """
+    for name, value in (("rounds", rounds), ("clients", clients), ("actions", actions), ("norms", norms),
+                        ("variance", variance), ("smoothness", smoothness), ("radius", radius), ("slope", slope)):
+        positive(name, value)
+    return min((clients * rounds / (actions**4 * norms * variance)) ** (1 / 5),
+               rounds ** (1 / 4) / (actions**6 * smoothness * radius**4 * slope**2) ** (1 / 8),
+               (rounds / (actions**2 * radius * slope)) ** (1 / 3))
+
+
+def _private_alone(problem: Problem) -> Problem:
+    """The same problem, in which the shared model has no say."""
+    joint = problem.residual
+    assert joint is not None
+
+    def loss(shared, private, batch):
+        return joint.loss(joint.private(private, batch.inputs), batch.targets, batch.mask)
+
+    return problem._replace(loss=loss)
+
+
+def _of_used(rule: Aggregator) -> Aggregator:
+    """The regressor's rule on the uploads it learns from; with their number, for without any the server stays."""
+    if isinstance(rule, Sum):
+        def lift(upload, message):
+            summand = rule.lift(upload.example, message)
+            return _where(upload.used > 0, summand, zeros(summand)), upload.used
+
+        return Sum(lift, lambda key, summed: (rule.finish(key, summed[0]), summed[1]))
+
+    def reduce(key: Key, uploads: PyTree, ids: Array, counts: Array) -> PyTree:
+        counts = counts * uploads.used
+        return rule.reduce(key, uploads.example, ids, counts), counts.sum()
+
+    return Stack(reduce)
+
+
+def _greedy(values: Array) -> Array:
+    """All the weight on the best action; of equals, on the first."""
+    return jax.nn.one_hot(values.argmax(axis=1), values.shape[1], dtype=values.dtype)
+
+
+def _where(condition: Array, yes: PyTree, no: PyTree) -> PyTree:
+    return jax.tree.map(lambda left, right: jnp.where(condition, left, right), yes, no)

@@ -1,0 +1,160 @@
+"""Federated Residual Learning online by empirical risk minimisation: both sides fit all they have met, every step.
+
+Agarwal, Langford and Wei, "Federated Residual Learning", 2020 (v1), section 3.1: Algorithms 1 and 2, and the variant of
+equations (5) and (6). In the paper w^g is `shared`, w_i `private`, D `radius`; x^g and x^l are the `features` of the
+two models. Least squares needs no example twice, sums over them will do: this is here. All else is in fedres_history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from cantons.aggregate import total
+from cantons.algorithm.fedres_history import Fit, erm_from_history, play_from_history
+from cantons.algorithm.fedres_online import Upload, joint_prediction
+from cantons.algorithm.least_squares import Normal, equations, features, no_equations, solver, vector
+from cantons.algorithm.trees import add
+from cantons.errors import at_least, one_of, positive
+from cantons.protocol import Algorithm, Array, Problem, PyTree
+from cantons.recipe import algorithm
+
+
+class Server(NamedTuple):
+    shared: PyTree
+    normal: Normal  # of what private models leave over, summed over all examples that arrived
+
+
+class Player(NamedTuple):
+    private: PyTree
+    normal: Normal  # of what shared models left over, each of its own time
+
+
+class Client(NamedTuple):
+    """One that can tell what any pair of models would have made of all its examples."""
+
+    private: PyTree
+    normal: Normal
+    cross: Array  # sum of x^g x^l'
+    told: Array  # cross @ private, with the private model of the last upload
+
+
+class Change(NamedTuple):
+    """All that the server needs to apply a new private model to a client's old examples, without seeing either."""
+
+    seen: PyTree
+    targets: PyTree
+    change: Array  # of `told`
+
+
+@algorithm
+def fedres_erm(problem: Problem, population: int, *, radius: float | None = None, private_radius: float | None = None,
+               ties: str = "nearest", memory: int = 500, solver_steps: int = 100) -> Algorithm:
+    """Each client fits its private model to all it has met, and the server the shared one, at the other's newest.
+
+    `radius` bounds the norm of the shared part, and `private_radius` that of each private part; it is the same unless
+    given. Where several models fit equally well, as they do while there are fewer examples than parameters, `ties` is
+    settled for the one "nearest" to the last, or that of "minimum_norm". Without examples a side keeps its first model.
+
+    Two linear models under the squared loss are fitted exactly, from sums that do not grow with time. A client sends
+    the global features and targets of its new examples, and how the sum of global features times private outputs has
+    changed: never a private model. Anything else is fitted by `solver_steps` accelerated gradient steps from the last
+    model (from 0 under "minimum_norm") to the last `memory` examples of every client, and older ones are dropped; a
+    client then sends what its private model says about each of them. One that is silent counts with what it sent last.
+    """
+    joint = joint_prediction(problem)
+    fit = _checked(radius, private_radius, ties, memory, solver_steps)
+    if not joint.quadratic:
+        return erm_from_history(joint, population, fit)
+    solve = solver(fit.private_radius, ties)
+
+    def init_client(key, shared, private):
+        nothing = jnp.zeros_like(vector(shared))
+        return Client(private, no_equations(private), jnp.outer(nothing, jnp.zeros_like(vector(private))), nothing)
+
+    def receive(shared, receipt, client):  # equation (2): all examples before those of now
+        left_over = client.normal._replace(moment=client.normal.moment - vector(shared) @ client.cross)
+        return client._replace(private=solve(left_over, client.private))
+
+    def client_update(key, shared, client, data):
+        batch = data.now()
+        seen = joint.seen(batch.inputs)
+        own = features(joint.private, client.private, batch.inputs)
+        cross = client.cross + features(joint.shared, shared, seen).T @ own
+        told = cross @ vector(client.private)
+        # Changes add up only if none is lost on one side: when an upload is, the engine takes back the client's step.
+        return (Change(seen, batch.targets, told - client.told),
+                Client(client.private, add(client.normal, equations(own, batch.targets)), cross, told))
+
+    def lift(upload, shared):
+        found = equations(features(joint.shared, shared, upload.seen), upload.targets)
+        return found._replace(moment=found.moment - upload.change)
+
+    return _served(fit, init_client, client_update, lift)._replace(receive=receive)
+
+
+@algorithm
+def fictitious_play(problem: Problem, population: int, *, radius: float | None = None,
+                    private_radius: float | None = None, ties: str = "nearest", memory: int = 500,
+                    solver_steps: int = 100) -> Algorithm:
+    """Like fedres_erm, except that every example keeps what the other side said about it when it was new.
+
+    Nothing old is sent or computed again: an upload has global features, private outputs and targets. The two sides can
+    lock each other, and then both learn very slowly (the paper's Appendix C). The options are those of fedres_erm:
+    `radius` and `private_radius` bound the two parts, `ties` chooses between equally good models, and `memory` (the
+    examples kept of each client) and `solver_steps` matter where models are not linear or the loss is not squared.
+    """
+    joint = joint_prediction(problem)
+    fit = _checked(radius, private_radius, ties, memory, solver_steps)
+    if not joint.quadratic:
+        return play_from_history(joint, population, fit)
+    solve = solver(fit.private_radius, ties)
+
+    def init_client(key, shared, private):
+        return Player(private, no_equations(private))
+
+    def client_update(key, shared, client, data):  # equation (5)
+        batch = data.now()
+        seen = joint.seen(batch.inputs)
+        own = features(joint.private, client.private, batch.inputs)
+        normal = add(client.normal, equations(own, batch.targets - joint.shared(shared, seen)))
+        upload = Upload(seen, joint.private(client.private, batch.inputs), batch.targets)
+        return upload, Player(solve(normal, client.private), normal)
+
+    def lift(upload, shared):
+        return equations(features(joint.shared, shared, upload.seen), upload.targets - upload.outputs)
+
+    return _served(fit, init_client, client_update, lift)
+
+
+def _served(fit: Fit, init_client: Callable, client_update: Callable, lift: Callable) -> Algorithm:
+    """The server's least squares, whose equations are the sum of all that is lifted from uploads."""
+    solve = solver(fit.radius, fit.ties)
+
+    def init_server(key, shared, private):
+        return Server(shared, no_equations(shared))
+
+    def broadcast(key, server, central):
+        return server.shared
+
+    def server_update(key, server, arrived, central):  # equations (3) and (6)
+        normal = add(server.normal, arrived)
+        return Server(solve(normal, server.shared), normal)
+
+    def model(key, shared, client, data):
+        return shared, client.private
+
+    return Algorithm(init_server, init_client, broadcast, client_update, total(lift), server_update, model, online=True,
+                     needs_shared=False)
+
+
+def _checked(radius: float | None, private_radius: float | None, ties: str, memory: int, solver_steps: int) -> Fit:
+    for name, bound in (("radius", radius), ("private_radius", private_radius)):
+        if bound is not None:
+            positive(name, bound)
+    one_of("ties", ties, ("nearest", "minimum_norm"))
+    at_least("memory", memory, 1)
+    at_least("solver_steps", solver_steps, 1)
+    return Fit(radius, radius if private_radius is None else private_radius, ties, memory, solver_steps)

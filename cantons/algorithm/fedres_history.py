@@ -1,0 +1,167 @@
+"""Federated Residual Learning by empirical risk minimisation, for any loss and any two models.
+
+Agarwal, Langford and Wei, "Federated Residual Learning", 2020 (v1), Algorithms 1 and 2, and equations (5) and (6).
+Clients and server keep the last examples in rings and fit them by gradient steps. The paper lets clients send their
+private models; all that the server needs of one is what it says about the examples it knows, and this is sent here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from cantons.algorithm.minimise import minimise
+from cantons.algorithm.trees import zeros
+from cantons.errors import InputError
+from cantons.protocol import Algorithm, Array, Batch, PyTree, Residual, Stack
+
+
+class Fit(NamedTuple):
+    """How both sides are fitted; the options of the recipes."""
+
+    radius: float | None
+    private_radius: float | None
+    ties: str
+    memory: int
+    solver_steps: int
+
+
+class Server(NamedTuple):
+    shared: PyTree
+    seen: PyTree  # [clients, memory]: the global features of the last examples
+    outputs: Array  # what private models say about them
+    targets: PyTree
+    met: Array  # int32[clients]: examples so far
+
+
+class Client(NamedTuple):
+    private: PyTree
+    inputs: PyTree  # [memory]
+    outputs: Array  # what shared models say about them
+    targets: PyTree
+    met: Array
+
+
+class Numbered(NamedTuple):
+    """Some new examples of a client."""
+
+    seen: PyTree
+    outputs: Array  # of the private model, for these; or, in ERM, for all that the client remembers
+    targets: PyTree
+    met: Array  # how many examples came before these
+
+
+# Uploads, whose they are, and how often each counts: a client's must be told from another's.
+signed_rows = Stack(lambda key, uploads, ids, counts: (uploads, ids, counts))
+
+
+def erm_from_history(joint: Residual, population: int, fit: Fit) -> Algorithm:
+    """Algorithms 1 and 2: the newest model of the other side is applied to all examples kept."""
+
+    def receive(shared, receipt, client):
+        outputs = joint.shared(shared, joint.seen(client.inputs))
+        return _fitted(joint, fit, client._replace(outputs=outputs))
+
+    def client_update(key, shared, client, data):
+        upload, client = _kept(joint, shared, client, data.now())
+        return upload._replace(outputs=joint.private(client.private, client.inputs)), client
+
+    return _from_history(joint, population, fit, client_update, again=True)._replace(receive=receive)
+
+
+def play_from_history(joint: Residual, population: int, fit: Fit) -> Algorithm:
+    """Fictitious play: each example keeps what the other side said about it when it was new."""
+
+    def client_update(key, shared, client, data):
+        upload, client = _kept(joint, shared, client, data.now())
+        return upload, _fitted(joint, fit, client)
+
+    return _from_history(joint, population, fit, client_update, again=False)
+
+
+def _from_history(joint: Residual, population: int, fit: Fit, client_update: Callable, again: bool) -> Algorithm:
+    """Everything but the client's work; where it speaks `again` of old examples, its newest words count."""
+    if joint.blank is None:
+        raise InputError("anything but two linear models under the squared loss is fitted to examples kept from "
+                         "earlier steps, and this problem does not say how large one is; make it with "
+                         "residual(data, ...).")
+    memory, blank = fit.memory, joint.blank
+
+    def init_server(key, shared, private):
+        rows = blank(memory)
+        row = joint.seen(rows.inputs), joint.private(private, rows.inputs), rows.targets
+        every = jax.tree.map(lambda leaf: jnp.zeros((population, *leaf.shape), leaf.dtype), row)
+        return Server(shared, *every, jnp.zeros(population, jnp.int32))
+
+    def init_client(key, shared, private):
+        rows = blank(memory)
+        outputs = jnp.zeros_like(joint.shared(shared, joint.seen(rows.inputs)))
+        return Client(private, rows.inputs, outputs, rows.targets, jnp.zeros((), jnp.int32))
+
+    def broadcast(key, server, central):
+        return server.shared
+
+    def server_update(key, server, arrived, central):
+        server = _received(server, *arrived, memory, again)
+        kept = jnp.arange(memory) < server.met[:, None]
+        seen, outputs, targets, mask = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]),
+                                                    (server.seen, server.outputs, server.targets, kept))
+
+        def loss(shared):
+            return joint.loss(joint.shared(shared, seen) + outputs, targets, mask.astype(outputs.dtype))
+
+        start = server.shared if fit.ties == "nearest" else zeros(server.shared)
+        return server._replace(shared=minimise(loss, start, fit.solver_steps, fit.radius))
+
+    def model(key, shared, client, data):
+        return shared, client.private
+
+    return Algorithm(init_server, init_client, broadcast, client_update, signed_rows, server_update, model,
+                     online=True, needs_shared=False)
+
+
+def _kept(joint: Residual, shared: PyTree, client: Client, batch: Batch) -> tuple[Numbered, Client]:
+    """An upload of the new examples, and the client that has put them in the place of its oldest."""
+    memory, new = client.outputs.shape[0], batch.mask.shape[0]
+    if new > memory:
+        raise InputError(f"memory is {memory}, and a client meets {new} examples in a step; give {new} or more.")
+    places = (client.met + jnp.arange(new)) % memory
+    seen = joint.seen(batch.inputs)
+    rows = batch.inputs, joint.shared(shared, seen), batch.targets
+    upload = Numbered(seen, joint.private(client.private, batch.inputs), batch.targets, client.met)
+    inputs, outputs, targets = jax.tree.map(lambda ring, row: ring.at[places].set(row), client[1:4], rows)
+    return upload, Client(client.private, inputs, outputs, targets, client.met + new)
+
+
+def _fitted(joint: Residual, fit: Fit, client: Client) -> Client:
+    """The client with the private model that fits what the shared ones leave over."""
+    mask = (jnp.arange(fit.memory) < client.met).astype(client.outputs.dtype)
+
+    def loss(private):
+        return joint.loss(client.outputs + joint.private(private, client.inputs), client.targets, mask)
+
+    start = client.private if fit.ties == "nearest" else zeros(client.private)
+    found = minimise(loss, start, fit.solver_steps, fit.private_radius)
+    return client._replace(private=jax.tree.map(
+        lambda new, old: jnp.where(client.met > 0, new, old), found, client.private))
+
+
+def _received(server: Server, uploads: Numbered, ids: Array, counts: Array, memory: int, again: bool) -> Server:
+    """The server's rings with all that arrived now, of one client perhaps several uploads, in any order."""
+    nobody, new = server.met.shape[0], jax.tree.leaves(uploads.targets)[0].shape[1]
+    owners = jnp.where(counts > 0, ids, nobody)  # nobody's rows are dropped
+    met = server.met.at[owners].max(uploads.met + new, mode="drop")
+    numbers = uploads.met[:, None] + jnp.arange(new)
+    # An example that a newer one pushes out must not be written after it.
+    rows = jnp.where(numbers >= met[ids][:, None] - memory, owners[:, None], nobody), numbers % memory
+    newest = jnp.where(uploads.met + new == met[ids], owners, nobody)
+
+    def written(ring, row, where):
+        return jax.tree.map(lambda ring, row: ring.at[where].set(row, mode="drop"), ring, row)
+
+    return Server(server.shared, written(server.seen, uploads.seen, rows),
+                  written(server.outputs, uploads.outputs, newest if again else rows),
+                  written(server.targets, uploads.targets, rows), met)

@@ -1,0 +1,120 @@
+"""What the algorithms of Federated Residual Learning have in common: everything but the client's work.
+
+Wei, Agarwal and Langford, "Federated Residual Learning", Algorithms 2 to 4. Private parts stay with their clients,
+the changes of the shared part are averaged, all clients alike, and controls, if there are any, travel along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from cantons.aggregate import mean
+from cantons.algorithm.schedule import Schedule, as_schedule, usual_step
+from cantons.algorithm.training import Work, fitter
+from cantons.algorithm.trees import add, scale, zeros
+from cantons.errors import InputError, at_least, one_of, positive
+from cantons.protocol import Algorithm, Array, Problem, PyTree
+
+StepSize = float | dict | Schedule
+
+
+class Server(NamedTuple):
+    shared: PyTree
+    control: PyTree  # empty, here and below, where nothing is corrected
+    round: Array
+
+
+class Client(NamedTuple):
+    private: PyTree
+    own_control: PyTree
+    visits: Array
+
+
+class Message(NamedTuple):
+    shared: PyTree
+    control: PyTree
+    step_size: Array
+    private_step_size: Array
+
+
+class Upload(NamedTuple):
+    change: PyTree  # of the shared part
+    control_change: PyTree
+
+
+class Rates(NamedTuple):
+    """The step sizes of a run; eta, lambda and alpha in the paper."""
+
+    step_size: StepSize
+    private_step_size: StepSize | None  # None is `private_ratio` times `step_size`
+    private_ratio: float = 1.0
+    server_scale: float = 1.0
+
+    def schedules(self) -> tuple[Schedule, Schedule]:
+        """`step_size` and `private_step_size` as functions of the round."""
+        shared, own = as_schedule(self.step_size), self.private_step_size
+        if own is None:
+            return shared, lambda round: self.private_ratio * shared(round)
+        if callable(own) or isinstance(own, dict):
+            return shared, as_schedule(own)
+        at_least("private_step_size", own, 0)  # 0 leaves the private part as it is
+        return shared, lambda round: jnp.full((), own)
+
+    def alone(self) -> Array | float:
+        """The private step size of a client outside the rounds, which no mean over all clients slows down."""
+        return usual_step(self.step_size if self.private_step_size is None else self.private_step_size)
+
+
+def preset_rates(population: int, known: tuple[str, ...], preset: str | None, step_size: StepSize,
+                 private_step_size: StepSize | None, server_scale: float | None = None) -> Rates:
+    """The rates a preset stands for; what it leaves open is as given, or lambda = eta and alpha = 1."""
+    ratio = 1.0
+    if preset is not None:
+        one_of("preset", preset, known)
+        _left_open("private_step_size", private_step_size, preset)
+        ratio = 1 / population
+    if preset == "theorem2":
+        _left_open("server_scale", server_scale, preset)
+        ratio, server_scale = population**-0.5, population**0.5
+    return Rates(step_size, private_step_size, ratio, 1.0 if server_scale is None else server_scale)
+
+
+def _left_open(name: str, value: object, preset: str) -> None:
+    if value is not None:
+        raise InputError(f"preset {preset!r} chooses {name}, which is given as {value}; leave out one of the two.")
+
+
+def residual(problem: Problem, population: int, client_update: Callable, rates: Rates, first_work: Work,
+             controlled: bool = False) -> Algorithm:
+    """Build the algorithm; `first_work` is what a new client spends on its private part.
+
+    Where clients are `controlled`, the server's control moves by |S|/N times the cohort's mean change of theirs.
+    """
+    positive("server_scale", rates.server_scale)
+    at_least("fit_epochs", first_work.epochs, 1)
+    schedule, private_schedule = rates.schedules()
+    fit = fitter(problem.loss, first_work, rates.alone())
+
+    def init_server(key, shared, private):
+        return Server(shared, zeros(shared) if controlled else (), jnp.zeros((), jnp.int32))
+
+    def init_client(key, shared, private):
+        return Client(private, zeros(shared) if controlled else (), jnp.zeros((), jnp.int32))
+
+    def broadcast(key, server, central):
+        return Message(server.shared, server.control, schedule(server.round), private_schedule(server.round))
+
+    def server_update(key, server, cohort, central):
+        moved = scale(rates.server_scale, cohort.value.change)
+        learned = scale(cohort.weight / population, cohort.value.control_change)
+        return Server(add(server.shared, moved), add(server.control, learned), server.round + 1)
+
+    def model(key, message, client, data):
+        private = fit(key, message.shared, client.private, data, client.visits)
+        return message.shared, private
+
+    return Algorithm(init_server, init_client, broadcast, client_update, mean, server_update, model,
+                     needs_private=True, counts_once=controlled)

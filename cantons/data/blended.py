@@ -1,0 +1,77 @@
+"""Clients that agree in part: a linear model they share, and one of their own.
+
+Wei, Agarwal and Langford, "Federated Residual Learning" (v2). `blended` is the data of appendix E.2: the label of x
+is argmax{(1 - alpha) W x + alpha Theta_i x + n}, equation (13), where W, all Theta_i, x and the noise n have entries
+from N(0, 1). `restaurants` is Example 1: two users rate restaurants, agree on two features and not on two others.
+
+The trap: (1 - alpha) W + alpha Theta_i has entries of variance (1 - alpha)^2 + alpha^2, half as much at alpha = 0.5 as
+at the ends, while the noise stays the same. So the best possible loss is not the same for every alpha.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cantons.data.build import federation
+from cantons.data.federation import Federation
+from cantons.data.recorded import recorded
+from cantons.data.seeds import generator
+from cantons.errors import InputError, at_least
+
+TASTES = {"A": (1, -1, 1, -1), "B": (1, -1, -1, 1)}  # for cleanness, price, quietness and spiciness
+
+
+@recorded
+def blended(
+    clients: int = 10,
+    *,
+    alpha: float = 0.5,
+    features: int = 10,
+    classes: int = 2,
+    examples: int = 200,
+    noise: float = 1.0,
+    test: float = 0.2,
+    new: float = 0,
+    seed: int = 0,
+) -> Federation:
+    """Labels by a model all clients share (`alpha` = 0), by one of each client's own (1), or by a blend of the two.
+
+    Every client has this many `examples`; `noise` is the standard deviation of what is added to every logit.
+    """
+    for name, value, least in (("clients", clients, 1), ("features", features, 1), ("classes", classes, 2),
+                               ("examples", examples, 1), ("noise", noise, 0)):
+        at_least(name, value, least)
+    if not 0 <= alpha <= 1:
+        raise InputError(f"alpha is {alpha}; give a number from 0 (all clients alike) to 1 (nothing in common).")
+    common = generator(seed, "blended").normal(size=(features, classes))
+    inputs, labels = [], []
+    for number in range(clients):
+        # The same draws for every alpha: two of them differ in nothing but the blend.
+        random = generator(seed, "blended", str(number))
+        own = random.normal(size=(features, classes))
+        rows = random.normal(size=(examples, features))
+        logits = rows @ ((1 - alpha) * common + alpha * own) + noise * random.normal(size=(examples, classes))
+        inputs.append(rows.astype(np.float32))
+        labels.append(logits.argmax(axis=1))
+    return federation(np.concatenate(inputs), np.concatenate(labels), np.repeat(np.arange(clients), examples),
+                      classes=classes, test=test, new=new, name=f"blended({alpha:g})", seed=seed)
+
+
+@recorded
+def restaurants(examples: int = 200, *, noise: float = 1.0, test: float = 0.2, seed: int = 0) -> Federation:
+    """Two users rate restaurants with features from N(0, 1): A by x1 - x2 + x3 - x4, B by x1 - x2 - x3 + x4.
+
+    Both have this many `examples`; `noise` is the standard deviation sigma of a rating. The best expected squared
+    losses are sigma^2 with a model for each, sigma^2 + 2 with one for both, and sigma^2 + 2 (l / (2 + l))^2 with models
+    that a penalty of l/2 times their squared distance pulls towards their mean.
+    """
+    at_least("examples", examples, 1)
+    at_least("noise", noise, 0)
+    inputs, ratings = [], []
+    for user, taste in TASTES.items():
+        random = generator(seed, "restaurants", user)
+        rows = random.normal(size=(examples, 4))
+        inputs.append(rows.astype(np.float32))
+        ratings.append((rows @ taste + noise * random.normal(size=examples)).astype(np.float32))
+    return federation(np.concatenate(inputs), np.concatenate(ratings), np.repeat(list(TASTES), examples),
+                      test=test, name="restaurants", seed=seed)
