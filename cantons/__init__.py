@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     )
     from cantons.engine import Local
     from cantons.errors import InputError
-    from cantons.models import cnn, linear, mlp
+    from cantons.models import cnn, embedding, linear, mlp
     from cantons.problem import (
         bandit,
         classification,
@@ -90,7 +90,7 @@ _HOMES = {
         "restaurants synthetic synthetic_bandit task_protocol text with_validation",
     "cantons.engine": "Local",
     "cantons.errors": "InputError",
-    "cantons.models": "cnn linear mlp",
+    "cantons.models": "cnn embedding linear mlp",
     "cantons.problem":
         "bandit classification from_equinox from_flax from_functions logistic regression residual target",
     "cantons.protocol": "Algorithm Batch Clock Problem Stack Sum",
@@ -137,6 +137,7 @@ __all__ = [
     "cnn",
     "csv",
     "digits",
+    "embedding",
     "fedadam",
     "fedavg",
     "fedavg_finetune",

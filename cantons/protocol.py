@@ -68,6 +68,7 @@ class Residual(NamedTuple):
     shared: Callable[[PyTree, PyTree], Array]  # (shared, seen) -> outputs
     private: Callable[[PyTree, PyTree], Array]  # (private, inputs) -> outputs
     loss: Callable[[Array, PyTree, Array], Array]  # (summed outputs, targets, mask) -> the mean over real rows
+    wanted: Callable[[PyTree], Array] = lambda targets: targets  # targets -> the numbers that outputs should be
     quadratic: bool = False  # two linear models and the squared loss: least squares in the parameters
     blank: Callable[[int], Batch] | None = None  # so many empty rows, for one who wants to keep examples
 

@@ -86,10 +86,10 @@ def fedres_erm(problem: Problem, population: int, *, radius: float | None = None
         told = cross @ vector(client.private)
         # Changes add up only if none is lost on one side: when an upload is, the engine takes back the client's step.
         return (Change(seen, batch.targets, told - client.told),
-                Client(client.private, add(client.normal, equations(own, batch.targets)), cross, told))
+                Client(client.private, add(client.normal, equations(own, joint.wanted(batch.targets))), cross, told))
 
     def lift(upload, shared):
-        found = equations(features(joint.shared, shared, upload.seen), upload.targets)
+        found = equations(features(joint.shared, shared, upload.seen), joint.wanted(upload.targets))
         return found._replace(moment=found.moment - upload.change)
 
     return _served(fit, init_client, client_update, lift)._replace(receive=receive)
@@ -119,12 +119,12 @@ def fictitious_play(problem: Problem, population: int, *, radius: float | None =
         batch = data.now()
         seen = joint.seen(batch.inputs)
         own = features(joint.private, client.private, batch.inputs)
-        normal = add(client.normal, equations(own, batch.targets - joint.shared(shared, seen)))
+        normal = add(client.normal, equations(own, joint.wanted(batch.targets) - joint.shared(shared, seen)))
         upload = Upload(seen, joint.private(client.private, batch.inputs), batch.targets)
         return upload, Player(solve(normal, client.private), normal)
 
     def lift(upload, shared):
-        return equations(features(joint.shared, shared, upload.seen), upload.targets - upload.outputs)
+        return equations(features(joint.shared, shared, upload.seen), joint.wanted(upload.targets) - upload.outputs)
 
     return _served(fit, init_client, client_update, lift)
 

@@ -11,15 +11,16 @@ import cantons as ct
 def play(out: Path, rounds: int, watcher: ct.Callback) -> list[Path]:
     """Run every method on the same data from the same start; older demo folders are replaced."""
     data = ct.digits(clients=50, seed=0)
-    problem = ct.logistic(data)
+    one_model, two_models = ct.logistic(data), ct.residual(data)  # FedRes adds a private model to the shared one
     methods = {
-        "independent": ct.independent(step_size=0.5, batch_size=8),
-        "central": ct.central(step_size=0.5, steps=10, batch_size=8),
-        "fedavg": ct.fedavg(step_size=0.5, batch_size=8),
-        "fedavg + fine-tuning": ct.fedavg_finetune(step_size=0.5, batch_size=8, tune_step_size=0.2),
+        "independent": (one_model, ct.independent(step_size=0.5, batch_size=8)),
+        "central": (one_model, ct.central(step_size=0.5, steps=10, batch_size=8)),
+        "fedavg": (one_model, ct.fedavg(step_size=0.5, batch_size=8)),
+        "fedavg + fine-tuning": (one_model, ct.fedavg_finetune(step_size=0.5, batch_size=8, tune_step_size=0.2)),
+        "fedres": (two_models, ct.fedres_avg(step_size=0.5, steps=5, batch_size=8)),
     }
     folders = []
-    for name, recipe in methods.items():
+    for name, (problem, recipe) in methods.items():
         folder = out / recipe.name
         if (folder / "study.json").exists():
             shutil.rmtree(folder)

@@ -6,6 +6,7 @@ each step to come, without a client's axis; those a rule wants to see one by one
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -164,7 +165,7 @@ def _acted(problem: Problem, algorithm: Algorithm, clock: Clock, fanout: Fanout,
     last = transit.sent % window, everyone
     sent_at = transit.sent_at.at[last].set(jnp.where(sends, now, transit.sent_at[last]))
     if isinstance(rule, Sum):
-        uploads = jax.tree.map(lambda ring, row: ring.at[arrival % up_ring].add(row), transit.uploads, carried)
+        uploads = jax.tree.map(partial(_joined, arrival % up_ring), transit.uploads, carried)
         due = transit.due.at[arrival % up_ring, everyone].add(sends.astype(jnp.int32))
         arriving = due[now % up_ring]
         aggregate = rule.finish(aggregate_key, jax.tree.map(lambda ring: ring[now % up_ring], uploads))
@@ -301,6 +302,11 @@ def _blank(shapes: PyTree, *leading: int) -> PyTree:
 
 def _put(ring: PyTree, place: Array, row: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf, new: leaf.at[place].set(new), ring, row)
+
+
+def _joined(places: Array, ring: Array, rows: Array) -> Array:
+    """Add each row to its place in the ring. With a single place that is a sum, and no queue for it on a GPU."""
+    return ring + rows.sum(axis=0) if ring.shape[0] == 1 else ring.at[places].add(rows)
 
 
 def _keys(arrays: Arrays, now: Array) -> Key:

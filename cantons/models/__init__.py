@@ -4,5 +4,7 @@ from cantons.models.base import Architecture, Model, Named
 from cantons.models.conv import cnn
 from cantons.models.dense import linear, mlp
 from cantons.models.named import ARCHITECTURES, architecture
+from cantons.models.text import embedding
 
-__all__ = ["ARCHITECTURES", "Architecture", "Model", "Named", "architecture", "cnn", "linear", "mlp"]
+__all__ = ["ARCHITECTURES", "Architecture", "Model", "Named", "architecture", "cnn", "embedding", "linear",
+           "mlp"]

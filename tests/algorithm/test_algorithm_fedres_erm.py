@@ -353,6 +353,13 @@ def test_directions_that_only_rounding_errors_know_of_are_ties():
     np.testing.assert_allclose(found, [-7 / 3, -10 / 3, 10 / 3], atol=1e-4)  # of [1 - c, -c, c] the nearest
 
 
+def test_how_small_a_curvature_is_still_believed_depends_on_how_much_was_added_up():
+    eps = float(jnp.finfo(float).eps)
+    for examples, believed in ((4, True), (10_000, False)):  # the limit is 2 + the root of the examples
+        normal = Normal(jnp.diag(jnp.array([1.0, 20 * eps])), jnp.array([1.0, 100 * eps]), jnp.array(float(examples)))
+        np.testing.assert_allclose(solver()(normal, jnp.zeros(2)), [1.0, 5.0 if believed else 0.0], rtol=1e-9)
+
+
 def test_the_ball_is_respected_all_along(problem, data):
     for recipe, _ in METHODS.values():
         _, servers, privates, _ = watched(problem, data, recipe(radius=0.7, private_radius=0.4), ct.online(), 20)
@@ -509,3 +516,18 @@ def test_only_least_squares_is_solved_in_closed_form(data):
 def test_a_problem_without_two_models_is_refused(least_squares):
     with pytest.raises(ct.InputError, match="needs a joint prediction"):
         ct.fictitious_play().build(least_squares, 7)
+
+
+@pytest.mark.parametrize("recipe", [ct.fedres_erm(), ct.fictitious_play()], ids=["erm", "fictitious play"])
+def test_two_classes_are_fitted_as_signs(recipe):
+    """Classes 0 and 1 with labels "sign" are the targets -1 and 1, not 0 and 1."""
+    random = np.random.default_rng(4)
+    rows = [(random.normal(size=(9, 4)), random.integers(0, 2, 9)) for _ in range(3)]
+    losses = []
+    for kind, classes in (("class", 2), ("sign", None)):
+        data = ct.from_clients({str(number): (inputs, drawn if kind == "class" else 2.0 * drawn - 1)
+                                for number, (inputs, drawn) in enumerate(rows)}, classes=classes, test=0)
+        problem = ct.residual(data, shared_features=[0, 1], private_features=[2, 3], loss="squared", labels="sign")
+        result = ct.run(problem, data, recipe, rounds=12, clock=ct.online(uplink=1), precision="float64")
+        losses.append([row["online.personal.loss.mean"] for row in result.history])
+    np.testing.assert_allclose(*losses, rtol=1e-9)

@@ -87,7 +87,7 @@ def test_demo_compares_the_methods_and_can_be_run_again(call):
     for _ in range(2):
         done = call("demo", "--rounds", "2")
         assert done.exit_code == 0, done.output
-        assert all(name in done.output for name in ("independent", "central", "fedavg", "run folders"))
+        assert all(name in done.output for name in ("independent", "central", "fedavg", "fedres", "run folders"))
 
 
 def test_help_does_not_wait_for_jax():

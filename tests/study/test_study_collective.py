@@ -17,6 +17,7 @@ from cantons.algorithm.fedomd_bounds import (
     theorem2_bound,
     theorem3_bound,
 )
+from cantons.report import write_report
 from cantons.study.collective import collective
 from cantons.study.read import read_study
 from cantons.study.rollouts import rollouts
@@ -237,12 +238,16 @@ def test_the_average_prediction_has_the_excess_risk_of_theorem_3(tau):
 
 
 @pytest.mark.parametrize("name", ["figure1", "simplex", "ball"])
-def test_the_studies_run_and_say_what_they_are_for(name):
-    result = read_study(STUDIES / f"{name}.toml", {"rounds": 60, "evaluate_every": 20, "data.steps": 60}).run()
+def test_the_studies_run_and_say_what_they_are_for(name, tmp_path):
+    study = read_study(STUDIES / f"{name}.toml", {"rounds": 60, "evaluate_every": 20, "data.steps": 60})
+    result = study.run(out=tmp_path / name)
     assert {REGRET, DYNAMIC} <= set(result.final)
     assert (BOUND in result.final) == (name != "ball")
     for row in result.history[1:]:
         assert row[REGRET] <= row.get(BOUND, np.inf)
+    page = write_report([tmp_path / name], tmp_path / "report.html").read_text("utf-8")
+    assert "Collective regret so far" in page and "Dynamic regret so far" in page and "steps (log scale)" in page
+    assert ("Collective regret and its bound" in page) == (name != "ball")
 
 
 def test_float32_runs_have_it_too_and_leave_the_precision_as_it_was():

@@ -1,0 +1,68 @@
+"""Networks of tokens: an input is a row of whole numbers, each looked up in a table."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+
+from cantons.errors import InputError, at_least
+from cantons.models.base import Model, Named
+from cantons.models.layer import affine, flat, glorot
+from cantons.protocol import Array
+
+
+def embedding(vocabulary: int, width: int | None = 16, hidden: Sequence[int] = (64,)) -> Named:
+    """Tokens become vectors of `width` numbers, which are put side by side and go through the layers of an mlp.
+
+    Inputs are integers from 0 to `vocabulary` - 1, of shape [context]; Bengio et al., "A Neural Probabilistic Language
+    Model", JMLR 2003, without its direct connections. With `width = None` there are no vectors: the first layer sees a
+    one where a token is and zeros elsewhere. If there are no `hidden` layers either, that is a table per place, which
+    starts at zero like `linear`: for one token, how often which class follows it.
+    """
+    at_least("vocabulary", vocabulary, 1)
+    if width is not None:
+        at_least("width", width, 1)
+    for size in hidden:
+        at_least("a width in hidden", size, 1)
+
+    def build(input_shape: tuple[int, ...], outputs: int) -> Model:
+        if len(input_shape) != 1:
+            raise InputError(f"embedding got inputs of shape {input_shape}; it takes a row of tokens, of shape "
+                             "(context,).")
+        context = input_shape[0]
+        shapes = list(itertools.pairwise([context * (width or vocabulary), *hidden, outputs]))
+        last = len(shapes) - 1
+
+        def init(key):
+            table_key, *keys = jax.random.split(key, 1 + len(shapes))
+            layers = {f"layer{i}": glorot(keys[i], shape) for i, shape in enumerate(shapes)}
+            if width is not None:
+                return {"table": jax.random.normal(table_key, (vocabulary, width)), **layers}
+            return layers if hidden else jax.tree.map(jnp.zeros_like, layers)
+
+        def apply(params, tokens):
+            _whole(tokens)
+            if width is None:
+                weight = params["layer0"]["weight"].reshape(context, vocabulary, -1)
+                # a lookup, as a product with ones and zeros would be, without the zeros
+                found = [weight[place].at[tokens[:, place]].get(mode="fill") for place in range(context)]
+                values = sum(found) + params["layer0"]["bias"]
+            else:
+                values = affine(params["layer0"], flat(params["table"].at[tokens].get(mode="fill")))
+            for i in range(1, len(shapes)):
+                values = affine(params[f"layer{i}"], jax.nn.relu(values))
+            return values
+
+        return Model(init, apply, input_layer="layer0/*" if width is None else "table",
+                     output_layer=f"layer{last}/*")
+
+    return Named("embedding", {"vocabulary": vocabulary, "width": width, "hidden": list(hidden)}, build)
+
+
+def _whole(tokens: Array) -> None:
+    if not jnp.issubdtype(tokens.dtype, jnp.integer):
+        raise InputError(f"embedding got inputs of type {tokens.dtype}; tokens are numbered: give integers from 0 to "
+                         "vocabulary - 1.")

@@ -1,0 +1,91 @@
+"""The lookup against the product with ones and zeros that it stands for."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import cantons as ct
+from cantons.errors import InputError
+from cantons.models import architecture, embedding
+
+RANDOM = np.random.default_rng(0)
+TOKENS = RANDOM.integers(0, 7, (5, 3)).astype(np.int32)
+ONES = np.eye(7, dtype=np.float32)[TOKENS]  # [example, place, token]
+
+
+def drawn(model):
+    return jax.tree.map(lambda leaf: RANDOM.normal(size=leaf.shape).astype(np.float32),
+                        jax.eval_shape(model.init, jax.random.key(0)))
+
+
+def dense(params, ones):
+    """The same network of ones and zeros, in products alone."""
+    values = (ones @ params["table"] if "table" in params else ones).reshape(len(ones), -1)
+    layers = sorted(name for name in params if name != "table")
+    for name in layers:
+        values = values @ params[name]["weight"] + params[name]["bias"]
+        values = values if name == layers[-1] else jax.nn.relu(values)
+    return values
+
+
+@pytest.mark.parametrize(("width", "hidden"), [(4, (6, 5)), (4, ()), (None, (6,)), (None, ())])
+def test_outputs_and_gradients_are_those_of_ones_and_zeros(width, hidden):
+    model = embedding(7, width=width, hidden=hidden)((3,), 2)
+    params = drawn(model)
+    ours, theirs = (jax.value_and_grad(lambda params, apply=apply, inputs=inputs: jnp.sin(
+        apply(params, inputs)).sum())(params) for apply, inputs in ((model.apply, TOKENS), (dense, ONES)))
+    jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4), ours, theirs)
+    assert model.apply(params, TOKENS).shape == (5, 2)
+
+
+def test_gradient_of_every_client_is_its_own_when_vectorised():
+    model = embedding(7, width=4, hidden=(6,))((3,), 2)
+    clients = jax.tree.map(lambda *leaves: np.stack(leaves), drawn(model), drawn(model))
+    tokens = np.stack([TOKENS, TOKENS[::-1]])
+    gradient = jax.grad(lambda params, tokens: jnp.sin(model.apply(params, tokens)).sum())
+    together = jax.jit(jax.vmap(gradient))(clients, tokens)
+    for client in range(2):
+        alone = gradient(jax.tree.map(lambda leaf, client=client: leaf[client], clients), tokens[client])
+        jax.tree.map(lambda one, other, client=client: np.testing.assert_allclose(one[client], other, atol=1e-4),
+                     together, alone)
+
+
+def test_table_alone_starts_at_zero():
+    params = embedding(7, width=None, hidden=())((1,), 2).init(jax.random.key(0))
+    assert params["layer0"]["weight"].shape == (7, 2)
+    assert not any(leaf.any() for leaf in jax.tree.leaves(params))
+
+
+def test_unknown_token_gives_no_number_rather_than_a_wrong_one():
+    model = embedding(7, width=4)((3,), 2)
+    outputs = model.apply(model.init(jax.random.key(0)), np.array([[0, 1, 2], [0, 1, 7]]))
+    assert np.isfinite(outputs[0]).all()
+    assert np.isnan(outputs[1]).all()
+
+
+def test_inputs_that_are_no_tokens_are_refused():
+    model = embedding(7)((3,), 2)
+    with pytest.raises(InputError, match="type float32; tokens are numbered"):
+        model.apply(model.init(jax.random.key(0)), np.zeros((5, 3), np.float32))
+    with pytest.raises(InputError, match="row of tokens"):
+        embedding(7)((3, 4), 2)
+    with pytest.raises(InputError, match="vocabulary is 0"):
+        embedding(0)
+
+
+def test_embedding_is_made_again_by_its_name():
+    first = embedding(7, width=None, hidden=[6])
+    again = architecture(first.name, **first.options)
+    assert again.options == {"vocabulary": 7, "width": None, "hidden": [6]}
+
+
+def test_shared_text_model_and_private_table_learn_together():
+    """The next token is the last one plus a number of the client's own; the private table finds it."""
+    tokens = RANDOM.integers(0, 7, (200, 3)).astype(np.int32)
+    clients = np.arange(200) % 2
+    data = ct.federation(tokens, (tokens[:, -1] + clients) % 7, clients, classes=7)
+    problem = ct.residual(data, shared_model=embedding(7, width=4, hidden=(8,)), private_features=[2],
+                          private_model=embedding(7, width=None, hidden=()))
+    result = ct.run(problem, data, ct.fedres_avg(step_size=0.1, private_step_size=2.0, steps=20), rounds=10)
+    assert result.final["test.personal.accuracy.mean"] == 1
