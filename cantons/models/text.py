@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 
 import jax
@@ -17,10 +18,10 @@ from cantons.protocol import Array
 def embedding(vocabulary: int, width: int | None = 16, hidden: Sequence[int] = (64,)) -> Named:
     """Tokens become vectors of `width` numbers, which are put side by side and go through the layers of an mlp.
 
-    Inputs are integers from 0 to `vocabulary` - 1, of shape [context]; Bengio et al., "A Neural Probabilistic Language
-    Model", JMLR 2003, without its direct connections. With `width = None` there are no vectors: the first layer sees a
-    one where a token is and zeros elsewhere. If there are no `hidden` layers either, that is a table per place, which
-    starts at zero like `linear`: for one token, how often which class follows it.
+    Inputs are integers from 0 to `vocabulary` - 1, a single one or of shape [context]; targets are one class for all of
+    them, such as the token that comes next. Bengio et al., "A Neural Probabilistic Language Model", JMLR 2003, without
+    the direct connections. With `width = None` there are no vectors: the first layer sees a one where a token is and
+    zeros elsewhere. Without `hidden` layers too, that is a table of logits per place, and starts at zero like `linear`.
     """
     at_least("vocabulary", vocabulary, 1)
     if width is not None:
@@ -29,10 +30,10 @@ def embedding(vocabulary: int, width: int | None = 16, hidden: Sequence[int] = (
         at_least("a width in hidden", size, 1)
 
     def build(input_shape: tuple[int, ...], outputs: int) -> Model:
-        if len(input_shape) != 1:
-            raise InputError(f"embedding got inputs of shape {input_shape}; it takes a row of tokens, of shape "
-                             "(context,).")
-        context = input_shape[0]
+        if len(input_shape) > 1:
+            raise InputError(f"embedding got inputs of shape {input_shape}; it takes a token, or a row of them of "
+                             "shape (context,).")
+        context = math.prod(input_shape)
         shapes = list(itertools.pairwise([context * (width or vocabulary), *hidden, outputs]))
         last = len(shapes) - 1
 
@@ -44,14 +45,14 @@ def embedding(vocabulary: int, width: int | None = 16, hidden: Sequence[int] = (
             return layers if hidden else jax.tree.map(jnp.zeros_like, layers)
 
         def apply(params, tokens):
-            _whole(tokens)
+            tokens = flat(_whole(tokens))
             if width is None:
                 weight = params["layer0"]["weight"].reshape(context, vocabulary, -1)
-                # a lookup, as a product with ones and zeros would be, without the zeros
-                found = [weight[place].at[tokens[:, place]].get(mode="fill") for place in range(context)]
+                # what the product of ones and zeros with the weights is, without the zeros
+                found = [jnp.take(weight[place], tokens[:, place], axis=0) for place in range(context)]
                 values = sum(found) + params["layer0"]["bias"]
             else:
-                values = affine(params["layer0"], flat(params["table"].at[tokens].get(mode="fill")))
+                values = affine(params["layer0"], flat(jnp.take(params["table"], tokens, axis=0)))
             for i in range(1, len(shapes)):
                 values = affine(params[f"layer{i}"], jax.nn.relu(values))
             return values
@@ -62,7 +63,8 @@ def embedding(vocabulary: int, width: int | None = 16, hidden: Sequence[int] = (
     return Named("embedding", {"vocabulary": vocabulary, "width": width, "hidden": list(hidden)}, build)
 
 
-def _whole(tokens: Array) -> None:
+def _whole(tokens: Array) -> Array:
     if not jnp.issubdtype(tokens.dtype, jnp.integer):
         raise InputError(f"embedding got inputs of type {tokens.dtype}; tokens are numbered: give integers from 0 to "
                          "vocabulary - 1.")
+    return tokens

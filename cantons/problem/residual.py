@@ -101,8 +101,9 @@ def residual(data: Shaped, *, shared_features: Features = "all", private_feature
 
     def blank(rows):
         targets = jnp.zeros(rows, int if kind == "softmax" else float)
-        return Batch(jnp.zeros((rows, *shape)), targets, jnp.zeros(rows))
+        return Batch(jnp.zeros((rows, *shape), int if tokens else float), targets, jnp.zeros(rows))
 
+    tokens = any(isinstance(model, Named) and model.name == "embedding" for _, model in sides.values())
     quadratic = kind == "squared" and clip is None and all(
         _is_linear(model, columns[side]) for side, (_, model) in sides.items())
     about = {"name": "residual", "input_shape": list(shape), "classes": data.classes, "loss": kind, "labels": labels,

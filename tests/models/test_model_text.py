@@ -51,6 +51,13 @@ def test_gradient_of_every_client_is_its_own_when_vectorised():
                      together, alone)
 
 
+def test_single_token_is_a_row_of_one():
+    model = embedding(7, width=4)((), 2)
+    params = drawn(model)
+    np.testing.assert_array_equal(model.apply(params, TOKENS[:, 0]), embedding(7, width=4)((1,), 2).apply(
+        params, TOKENS[:, :1]))
+
+
 def test_table_alone_starts_at_zero():
     params = embedding(7, width=None, hidden=())((1,), 2).init(jax.random.key(0))
     assert params["layer0"]["weight"].shape == (7, 2)
@@ -68,7 +75,7 @@ def test_inputs_that_are_no_tokens_are_refused():
     model = embedding(7)((3,), 2)
     with pytest.raises(InputError, match="type float32; tokens are numbered"):
         model.apply(model.init(jax.random.key(0)), np.zeros((5, 3), np.float32))
-    with pytest.raises(InputError, match="row of tokens"):
+    with pytest.raises(InputError, match="a row of them"):
         embedding(7)((3, 4), 2)
     with pytest.raises(InputError, match="vocabulary is 0"):
         embedding(0)
@@ -89,3 +96,12 @@ def test_shared_text_model_and_private_table_learn_together():
                           private_model=embedding(7, width=None, hidden=()))
     result = ct.run(problem, data, ct.fedres_avg(step_size=0.1, private_step_size=2.0, steps=20), rounds=10)
     assert result.final["test.personal.accuracy.mean"] == 1
+
+
+def test_tokens_can_be_kept_for_empirical_risk_minimisation():
+    tokens = RANDOM.integers(0, 7, (40, 3)).astype(np.int32)
+    data = ct.federation(tokens, tokens[:, -1], np.arange(40) % 2, classes=7)
+    problem = ct.residual(data, shared_model=embedding(7, width=4, hidden=(8,)),
+                          private_model=embedding(7, width=None, hidden=()))
+    result = ct.run(problem, data, ct.fedres_erm(), rounds=5, clock=ct.online())
+    assert np.isfinite(result.final["test.personal.loss.mean"])
