@@ -40,6 +40,8 @@ if TYPE_CHECKING:
         digits,
         federation,
         from_clients,
+        from_iterable,
+        from_stream,
         hdf5,
         huggingface,
         leaf,
@@ -85,8 +87,8 @@ _HOMES = {
     "cantons.bring": "LocalModel",
     "cantons.clock": "online rounds",
     "cantons.data":
-        "Federation blended classification_bandit csv digits federation from_clients hdf5 huggingface leaf libsvm "
-        "movielens moving npz parquet "
+        "Federation blended classification_bandit csv digits federation from_clients from_iterable from_stream "
+        "hdf5 huggingface leaf libsvm movielens moving npz parquet "
         "restaurants synthetic synthetic_bandit task_protocol text with_validation",
     "cantons.engine": "Local",
     "cantons.errors": "InputError",
@@ -159,6 +161,8 @@ __all__ = [
     "from_equinox",
     "from_flax",
     "from_functions",
+    "from_iterable",
+    "from_stream",
     "hdf5",
     "huggingface",
     "independent",

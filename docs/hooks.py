@@ -65,8 +65,7 @@ def algorithm_page(name: str) -> str:
         options(name),
         "Options that several algorithms have are explained [together](index.md#common-options).",
         "## What travels",
-        "Nothing else crosses between a client and the server. The shapes are those of a network 64-16-2 for images of "
-        "8 x 8 pixels, whose last layer, `layer1`, is private.",
+        f"Nothing else crosses between a client and the server. The shapes are those of {about.example}.",
         travels("down, to a client", about.down),
         travels("up, from a client", about.up),
     ])

@@ -126,7 +126,7 @@ def description(described: Description) -> None:
         shown.add_row(option.name, option.default, option.type)
     _console().print(shown)
     if described.kind == "algorithm":
-        click.secho("\nwhat travels, for a network 64-16-2 whose last layer (layer1) is private", bold=True)
+        click.secho(f"\nwhat travels, for {described.example}", bold=True)
         for way, leaves in (("down", described.down), ("up", described.up)):
             for path, shape, kind in leaves or [("nothing", (), "")]:
                 click.echo(f"  {way:<5} {path:<28} {' x '.join(map(str, shape)) or ('1' if kind else ''):<10} {kind}")

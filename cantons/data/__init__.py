@@ -23,6 +23,7 @@ from cantons.data.recorded import recorded
 from cantons.data.scaling import scaled
 from cantons.data.skew import label_counts, label_skew, size_quantiles
 from cantons.data.stream import Stream, as_stream, by_client
+from cantons.data.streams import from_iterable, from_stream
 from cantons.data.synthetic import synthetic
 from cantons.data.table import Table
 from cantons.data.tasks import Tasks, draw_tasks, feature_halves, task_protocol
@@ -58,7 +59,9 @@ __all__ = [
     "federation",
     "flower_clients",
     "from_clients",
+    "from_iterable",
     "from_sizes",
+    "from_stream",
     "from_table",
     "hdf5",
     "huggingface",

@@ -38,6 +38,7 @@ class Description(NamedTuple):
     options: list[Option]
     down: list[tuple[str, tuple[int, ...], str]]  # (leaf, shape, type) of the message; algorithms only
     up: list[tuple[str, tuple[int, ...], str]]
+    example: str = ""  # for which these are the shapes
 
     @property
     def required(self) -> list[str]:
@@ -62,8 +63,9 @@ def _described(kind: str, name: str, function: Callable[..., Any]) -> Descriptio
     hints = get_type_hints(getattr(function, "__wrapped__", function))
     options = [Option(option.name, _type(hints.get(option.name, Any)), _default(option))
                for option in inspect.signature(function).parameters.values() if option.name not in ("data", "self")]
-    down, up = what_travels(function()) if kind == "algorithm" else ([], [])
-    return Description(kind, name, inspect.getdoc(function) or "", inspect.getdoc(module) or "", options, down, up)
+    down, up, example = what_travels(function()) if kind == "algorithm" else ([], [], "")
+    words = inspect.getdoc(function) or "", inspect.getdoc(module) or ""
+    return Description(kind, name, *words, options, down, up, example)
 
 
 def federation_of(name: str, options: Mapping[str, Any]) -> Federation:
@@ -79,25 +81,29 @@ def federation_of(name: str, options: Mapping[str, Any]) -> Federation:
         raise InputError(f"{name}: [data] {error}") from error
 
 
-def what_travels(recipe: Recipe) -> tuple[list, list]:
-    """Every leaf that goes down and up, for a small network whose last layer is private: `layer1` stays home."""
-    data, problem, algorithm = _example(recipe)
+def what_travels(recipe: Recipe) -> tuple[list, list, str]:
+    """Every leaf that goes down and up, and for which example."""
+    data, problem, algorithm, example = _example(recipe)
     key = jax.eval_shape(lambda: jax.random.key(0))
     state = jax.eval_shape(lambda key: initial_state(algorithm, key, problem.init(key), data.population), key)
     message, upload = travel(algorithm, Arrays(data.train, None, (), key), state)
-    return leaves(message), leaves(upload)
+    return leaves(message), leaves(upload), example
 
 
-def _example(recipe: Recipe) -> tuple[Federation, Problem, Algorithm]:
-    """The first example that the algorithm can work with: a network; a joint prediction, of the left and the right half
-    of the digits; one that chooses among actions."""
+def _example(recipe: Recipe) -> tuple[Federation, Problem, Algorithm, str]:
+    """The first example that the algorithm can work with."""
     images, contexts = digits(clients=5), synthetic_bandit(clients=5, contexts=5, test_contexts=0)
     halves: dict[str, Any] = {"shared_features": "first_half", "private_features": "second_half"}
     refusal = None
-    for data, problem in ((images, classification(images, mlp(hidden=(16,)), split="output")),
-                          (images, residual(images, **halves)), (contexts, bandit(contexts, **halves))):
+    for example, data, problem in (
+            ("a network 64-16-2 whose last layer (layer1) is private", images,
+             classification(images, mlp(hidden=(16,)), split="output")),
+            ("two linear models, of the upper and the lower half of 8 x 8 pixels, the second private", images,
+             residual(images, **halves)),
+            ("five actions with ten features each, the last five for the private model", contexts,
+             bandit(contexts, **halves))):
         try:
-            return data, problem, recipe.build(problem, data.population)
+            return data, problem, recipe.build(problem, data.population), example
         except InputError as error:
             refusal = refusal or error
     assert refusal is not None

@@ -1,0 +1,137 @@
+"""Streams become federations: each client's rows in order of time, and a trace of who has one when.
+
+For the online clock: `data, active = from_stream(stream)`, then `online(active=active)`, whose order is "cycle".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from cantons.data.checks import as_labels, finite
+from cantons.data.federation import Federation, Population
+from cantons.data.ragged import from_sizes
+from cantons.data.stream import Stream, as_stream, by_client
+from cantons.data.table import Table, with_labels
+from cantons.errors import InputError, at_least, one_of
+
+
+def from_stream(stream: Stream, *, step: str = "row", ticks: int | None = None,
+                name: str = "stream") -> tuple[Federation, np.ndarray]:
+    """A federation that the online clock plays in order of time, and who is `active` in which step: [steps, clients].
+
+    With step "row" every arrival is a step of its own: whoever has the k-th row of the stream is alone in step k. With
+    "tick" the time from the first row to the last is cut into `ticks` equal bins, a step each. A client plays at most
+    one row in a step; what comes in faster waits in a queue, first in, first out. Steps are added at the end until all
+    queues are empty, so each row is played exactly once; `active[:ticks]` leaves out those that would come too late.
+
+    >>> stream = Stream(np.array([1, 0, 1]), np.array([0.0, 9, 9]), np.arange(3), np.arange(3.0), ("ann", "bob"))
+    >>> data, active = from_stream(stream)
+    >>> data.train.inputs, active.astype(int).tolist()
+    (array([1, 0, 2]), [[0, 1], [1, 0], [0, 1]])
+    >>> from_stream(stream, step="tick", ticks=2)[1].astype(int).tolist()
+    [[0, 1], [1, 1]]
+    """
+    one_of("step", step, ("row", "tick"))
+    if (step == "tick") != (ticks is not None):
+        raise InputError(f"step is {step!r} and ticks is {ticks}; a step \"tick\" needs the number of ticks, a step "
+                         "\"row\" has none.")
+    if not len(stream.time):
+        raise InputError("the stream has no rows, so nobody would ever play; give at least one example.")
+    finite("times", stream.time, _where)
+    train, arrivals = by_client(stream)
+    if stream.classes is not None:
+        train = from_sizes(train.inputs, as_labels(train.targets, stream.classes, _where), np.asarray(train.sizes))
+    if ticks is None:
+        steps = np.arange(len(stream.time))
+    else:
+        at_least("ticks", ticks, 1)
+        steps = _queued(_bins(stream.time, ticks), stream.client, np.argsort(arrivals))
+    active = np.zeros((max(int(steps.max()) + 1, ticks or 0), len(stream.names)), bool)
+    active[steps, stream.client] = True
+    nothing = from_sizes(train.inputs[:0], train.targets[:0], np.zeros(len(stream.names)))
+    return Federation(Population(train, nothing, stream.names), classes=stream.classes, name=name,
+                      test_set="none: a stream is scored before it is learned from"), active
+
+
+def from_iterable(rows: Iterable[tuple], *, clients: int | str | None = None, regression: bool = False,
+                  limit: int | None = None) -> Stream:
+    """Rows (x, y) or (client, x, y), one after the other as `river` gives them, become a stream.
+
+    x is an array, or a dict of numbers, whose keys become columns in sorted order; a key that a row lacks is 0 there.
+    y is a label of any kind, numbered in sorted order, or a number with `regression`. `clients` says who has a row
+    (x, y): with a number of clients they take turns, with a name that entry is taken out of each dict. Row k arrives at
+    time k. At most `limit` rows are read.
+
+    >>> stream = from_iterable([({"b": 1, "a": 2}, "no"), ({"a": 3}, "yes"), ({"b": 4}, "no")], clients=2)
+    >>> stream.inputs.tolist(), stream.targets.tolist(), stream.client.tolist()
+    ([[2.0, 1.0], [3.0, 0.0], [0.0, 4.0]], [0, 1, 0], [0, 1, 0])
+    """
+    if isinstance(clients, int):
+        at_least("clients", clients, 1)
+    owners, inputs, targets = [], [], []
+    for number, row in enumerate(rows):
+        if limit is not None and number >= limit:
+            break
+        owner, x, y = _read(number, row, clients)
+        owners.append(owner)
+        inputs.append(x)
+        targets.append(y)
+    if not owners:
+        raise InputError("the iterable has no rows; give at least one example.")
+    table = Table(_matrix(inputs), np.asarray(targets), None, np.asarray(owners),
+                  times=np.arange(len(owners), dtype=float))
+    return as_stream(with_labels(table, regression, "the iterable"))
+
+
+def _where(row: int) -> str:
+    return f"row {row} (from 0)"
+
+
+def _bins(time: np.ndarray, ticks: int) -> np.ndarray:
+    """The bin of each row; the last row is in the last one, and if all come at once, all are in the first."""
+    length = time[-1] - time[0]
+    if length == 0:
+        return np.zeros(len(time), int)
+    return np.minimum((time - time[0]) / length * ticks, ticks - 1).astype(int)
+
+
+def _queued(bins: np.ndarray, client: np.ndarray, packed: np.ndarray) -> np.ndarray:
+    """The step in which each row is played: its bin, or the step after the client's row before, whichever is later."""
+    steps = np.empty(len(bins), int)
+    for rows in np.split(packed, np.flatnonzero(np.diff(client[packed])) + 1):
+        places = np.arange(len(rows))
+        steps[rows] = places + np.maximum.accumulate(bins[rows] - places)
+    return steps
+
+
+def _read(number: int, row: tuple, clients: int | str | None) -> tuple[Any, Any, Any]:
+    """Whose row it is, its x and its y."""
+    expected = 3 if clients is None else 2
+    if not isinstance(row, tuple | list) or len(row) != expected:
+        kind = "(client, x, y)" if clients is None else "(x, y)"
+        raise InputError(f"row {number} (from 0) of the iterable is no {kind}; rows are (client, x, y), or (x, y) if "
+                         "clients says how many clients take turns or which entry of x is the client.")
+    if clients is None:
+        return row[0], row[1], row[2]
+    x, y = row
+    if isinstance(clients, int):
+        return number % clients, x, y
+    if not isinstance(x, Mapping) or clients not in x:
+        raise InputError(f"x of row {number} (from 0) of the iterable has no entry {clients!r}, which clients names.")
+    return x[clients], {key: value for key, value in x.items() if key != clients}, y
+
+
+def _matrix(inputs: list) -> np.ndarray:
+    """One row of numbers for each x."""
+    if isinstance(inputs[0], Mapping):
+        if not all(isinstance(x, Mapping) for x in inputs):
+            raise InputError("some x of the iterable are dicts and some are not; give all of them alike.")
+        keys = sorted({key for x in inputs for key in x})
+        inputs = [[x.get(key, 0) for key in keys] for x in inputs]
+    try:
+        return np.asarray(inputs, np.float32)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"x of the iterable cannot be made rows of numbers: {error}.") from error

@@ -1,0 +1,288 @@
+"""FedOMD on two real streams: forest cover types in the order of the file, film ratings by their time stamps.
+
+    python studies/fedomd/streams.py [--quick] [--out DIR]
+
+Every client is scored on each row before it learns from it. Step sizes s / sqrt(t) are chosen for each method from a
+grid on the first tenth of the stream, and what is reported is the rest of it. A figure, numbers (streams.json) and
+tables (streams.md) go to DIR. Where the files are not beside the repository, scikit-learn's digits and made-up ratings
+take their place.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import matplotlib
+import numpy as np
+from PIL import Image
+
+import cantons as ct
+from cantons.data import Stream, Table, as_stream, from_stream
+from cantons.engine.devices import one_device_per_core
+from cantons.engine.many import Many
+from cantons.study.record import met_online, traffic_of, travelled
+
+matplotlib.use("Agg")
+from matplotlib import pyplot
+
+FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "data"  # beside the repository; never in it
+GRID = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)  # s
+BLOCKS = 20  # of the stream, the first two of which choose the step size
+COLOURS = ("#0072b2", "#009e73", "#e69f00", "#999999", "#d55e00", "#000000")
+LINES = ("solid", "solid", "solid", "dashed", "solid", "dotted")
+MARKS = ("o", "o", "o", "", "s", "x")
+
+
+class Settings(NamedTuple):
+    rows: int = 40_000  # cover types
+    clients: int = 20
+    users: int = 200  # the most active ones
+    ticks: int = 2000  # of the ratings' time
+    periods: tuple[int, ...] = (1, 10, 50)
+    period: int = 10  # of the variants
+
+
+QUICK = Settings(rows=4000, users=20, ticks=200)
+
+
+class Task(NamedTuple):
+    """A stream, and what is learned from it in a ball."""
+
+    title: str
+    data: ct.Federation
+    active: np.ndarray | None
+    steps: int
+    problem: Callable[..., Any]  # split -> problem
+    radius: float
+    notes: dict[str, float]  # what those who learn nothing would be charged after the first tenth, and the like
+
+
+class Method(NamedTuple):
+    algorithm: Callable[[Any], ct.Algorithm]  # step size -> recipe
+    sync: int = 1
+    split: str = "none"
+
+
+def cover_types(settings: Settings, folder: Path) -> Task:
+    """Row k goes to client k % clients: every step brings one row to everybody."""
+    file = folder / "covtype.npz"
+    if file.exists():
+        with np.load(file, allow_pickle=False) as stored:
+            numbers = stored["x_num"][:, : settings.rows].T.astype(np.float32)
+            kinds = [np.eye(size, dtype=np.float32)[stored[column][: settings.rows]]
+                     for column, size in (("wilderness", 4), ("soil", 40))]
+            labels = stored["y"][: settings.rows].astype(int)
+        title, classes = "cover types", 7
+    else:
+        from sklearn.datasets import load_digits
+
+        numbers, labels = load_digits(return_X_y=True)
+        kinds, title, classes = [], "digits", 10
+    first = numbers[:1000]
+    numbers = (numbers - first.mean(axis=0)) / np.where(first.std(axis=0) > 0, first.std(axis=0), 1)
+    inputs = np.concatenate([numbers, *kinds], axis=1).astype(np.float32)
+    steps = len(labels) // settings.clients
+    rows = np.arange(steps * settings.clients)
+    stream = Stream((rows % settings.clients).astype(np.int32), (rows // settings.clients).astype(float), inputs[rows],
+                    labels[rows], tuple(map(str, range(settings.clients))), classes)
+    data, active = from_stream(stream, step="tick", ticks=steps)
+    assert active.all()
+    late, own, anyone = rows >= len(rows) // 10, labels[rows - settings.clients], labels[rows - 1]
+    notes = {"accuracy of the own last label": float((own == labels[rows])[late].mean()),
+             "accuracy of the last label in the file": float((anyone == labels[rows])[late].mean()),
+             "share of the commonest label": float(np.bincount(labels[rows][late]).max() / late.sum())}
+    return Task(f"{title}, {settings.clients} clients", data, None, steps,
+                lambda split: ct.classification(data, ct.linear(), split=split), 10.0, notes)
+
+
+def ratings(settings: Settings, folder: Path) -> Task:
+    """A rating minus 3 from 18 genres. A user who rates many films at once plays one of them in each step."""
+    file, random = folder / "movielens1m.npz", np.random.default_rng(0)
+    if file.exists():
+        with np.load(file, allow_pickle=False) as stored:
+            user, when, rating = stored["user"], stored["timestamp"], stored["rating"]
+            counts = np.bincount(user)
+            chosen = np.isin(user, np.argsort(-counts, kind="stable")[: settings.users])
+            place = np.searchsorted(stored["movie_id"], stored["movie"][chosen])
+            genres = stored["movie_genres"][place].astype(np.float32)
+            user, when, rating = user[chosen], when[chosen], rating[chosen]
+        title = "film ratings"
+    else:
+        user, title = random.integers(0, settings.users, 50 * settings.users), "made-up ratings"
+        when, genres = random.uniform(size=len(user)), (random.uniform(size=(len(user), 18)) < 0.15).astype(np.float32)
+        tastes, mood = random.normal(0, 0.5, 18), random.normal(0.5, 0.5, settings.users)
+        rating = np.clip(np.round(3 + genres @ tastes + mood[user] + random.normal(0, 0.7, len(user))), 1, 5)
+    targets = rating.astype(np.float32) - 3
+    stream = as_stream(Table(genres, targets, None, user.astype(int), times=when.astype(float)))
+    data, active = from_stream(stream, step="tick", ticks=settings.ticks)
+    played, left = active[: settings.ticks], active[settings.ticks :]
+    tenth = settings.ticks // 10
+    notes = {"rows": float(played.sum()), "rows too late for the last tick": float(left.sum()),
+             "median number of active users": float(np.median(played.sum(axis=1))),
+             "loss of the mean rating so far": constant_loss(data, played, tenth, own=False),
+             "loss of the own mean so far": constant_loss(data, played, tenth, own=True)}
+    notes |= {f"share of rows lost at meetings, tau = {tau}": lost(played, tau) for tau in settings.periods if tau > 1}
+    return Task(f"{title}, {data.population} users", data, played, settings.ticks,
+                lambda split: ct.regression(data, ct.linear(), split=split), 5.0, notes)
+
+
+def constant_loss(data: ct.Federation, active: np.ndarray, first: int, own: bool) -> float:
+    """From step `first` on, the loss of predicting the mean of all targets met before: everybody's, or one's own."""
+    train, met = data.train, np.zeros(data.population, int)
+    sums, counts, losses = np.zeros(data.population), np.zeros(data.population), []
+    for step, acts in enumerate(active):
+        who = np.flatnonzero(acts)
+        truth = train.targets[np.asarray(train.starts)[who] + met[who]]
+        guess = sums[who] / np.maximum(counts[who], 1) if own else sums.sum() / max(counts.sum(), 1)
+        if step >= first:
+            losses.append((guess - truth) ** 2)
+        sums[who] += truth
+        counts[who] += 1
+        met[who] += 1
+    return float(np.concatenate(losses).mean())
+
+
+def lost(active: np.ndarray, tau: int) -> float:
+    """Who is silent in the last step before a meeting does not upload, and goes on from the mean of the others."""
+    gaps = active[: len(active) // tau * tau].reshape(-1, tau, active.shape[1])
+    return float((gaps & ~gaps[:, -1:]).sum() / active.sum())
+
+
+def methods(settings: Settings, radius: float) -> dict[str, Method]:
+    ball = {"name": "ball", "radius": radius}
+
+    def fedomd(within: Any) -> Callable[[Any], Any]:
+        return lambda step_size: ct.fedomd(step_size=step_size, within=within)
+
+    tau = settings.period
+    return {
+        **{f"tau = {period}{' (central)' if period == 1 else ''}": Method(fedomd(ball), period)
+           for period in settings.periods},
+        "alone": Method(lambda step_size: ct.online_independent(step_size=step_size, radius=radius)),
+        f"private bias, tau = {tau}": Method(fedomd(ball), tau, "*/bias"),
+        f"no ball, tau = {tau}": Method(fedomd("all_space"), tau),
+    }
+
+
+def played(task: Task, method: Method) -> list[list[dict[str, Any]]]:
+    """One program runs all step sizes over the whole stream; for each, a row at the end of every block."""
+    problem = task.problem(method.split)
+    clock = ct.online(sync=method.sync, active=task.active).build(task.data.population)
+
+    def build(options):
+        return method.algorithm({"name": "sqrt_decay", "start": options["start"]}).build(problem, task.data.population)
+
+    many = Many(problem, build, clock, task.data, None, {"start": np.array(GRID)}, np.zeros(len(GRID), int))
+    states = many.begin()
+    traffic = traffic_of(*many.message_and_upload(states))
+    histories: list[list[dict[str, Any]]] = [[] for _ in GRID]
+    for block in range(1, BLOCKS + 1):
+        states = many.advance(states, task.steps * block // BLOCKS)
+        here = jax.device_get(states)
+        for index, history in enumerate(histories):
+            state = jax.tree.map(lambda leaf, index=index: leaf[index], here)
+            rows = int(np.sum(state.transit.met) - np.sum(state.rejected))
+            history.append({"step": int(state.round), "rows": rows, **met_online(problem, task.data, state)[0],
+                            **travelled(task.data, state, traffic)[0]})
+    return histories
+
+
+def outcome(histories: list[list[dict[str, Any]]]) -> dict[str, Any]:
+    """Choose by the loss of the first tenth; the loss of each block, and of all rows after the first tenth."""
+    tenth = BLOCKS // 10
+    # A client whose model is no longer finite abstains and is not charged: such a step size is out.
+    early = [np.inf if history[tenth - 1]["rejected_uploads"] else history[tenth - 1]["online.personal.loss.weighted"]
+             for history in histories]
+    best = int(np.argmin(early))
+    history = histories[best]
+    found: dict[str, Any] = {"s": GRID[best], "at_the_edge": best in (0, len(GRID) - 1),
+                             "steps": [row["step"] for row in history],
+                             "bytes_per_client": history[-1]["bytes_per_client"],
+                             "rejected": history[-1]["rejected_uploads"]}
+    for metric in ("loss", "accuracy"):
+        key = f"online.personal.{metric}.weighted"
+        if key in history[-1]:
+            totals = np.array([0.0, *(row[key] * row["rows"] for row in history)])
+            rows = np.array([0, *(row["rows"] for row in history)])
+            found[f"{metric}_blocks"] = (np.diff(totals) / np.maximum(np.diff(rows), 1)).tolist()
+            found[metric] = (totals[-1] - totals[tenth]) / (rows[-1] - rows[tenth])
+            in_hindsight = [(one[-1][key] * one[-1]["rows"] - one[tenth - 1][key] * one[tenth - 1]["rows"])
+                            / (one[-1]["rows"] - one[tenth - 1]["rows"]) if not one[-1]["rejected_uploads"] else np.nan
+                            for one in histories]
+            found[f"{metric}_of_grid"] = in_hindsight
+    return found
+
+
+def draw(out: Path, tasks: list[Task], found: dict[str, dict[str, Any]]) -> None:
+    picture, places = pyplot.subplots(len(tasks), 2, figsize=(9.4, 6.4), layout="constrained",
+                                      gridspec_kw={"width_ratios": (3, 2)})
+    for (left, right), task in zip(places, tasks, strict=True):
+        for (label, one), colour, line, mark in zip(found[task.title].items(), COLOURS, LINES, MARKS, strict=True):
+            left.plot(one["steps"], one["loss_blocks"], color=colour, linestyle=line, linewidth=1.5, label=label)
+            if one["bytes_per_client"]:
+                right.plot(one["bytes_per_client"] / 1024, one["loss"], mark, color=colour, fillstyle="none",
+                           markersize=9 if mark == "s" else 6)
+            else:
+                right.axhline(one["loss"], color=colour, linestyle=line, linewidth=1.5)
+        left.axvspan(0, task.steps / 10, color="#eeeeee", zorder=0)
+        left.set(xlabel="steps", ylabel="online loss of each block")
+        left.set_title(f"{task.title} (grey: step sizes are chosen)", fontsize=10)
+        right.set(xscale="log", xlabel="KiB per client", ylabel="online loss after the grey part")
+        right.set_title("what it costs (dashed: alone, nothing travels)", fontsize=10)
+        for axes in (left, right):
+            axes.grid(alpha=0.25)
+            for side in ("top", "right"):
+                axes.spines[side].set_visible(False)
+    picture.legend(*places[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False,
+                   fontsize=8, columnspacing=1.2)
+    picture.savefig(out / "streams.png", dpi=80)
+    Image.open(out / "streams.png").quantize(64).save(out / "streams.png", optimize=True)
+
+
+def table(task: Task, found: dict[str, Any]) -> list[str]:
+    classes = task.data.classes is not None
+    lines = [f"## {task.title}, {task.steps} steps", "",
+             f"| method | s | loss |{' accuracy |' if classes else ''} best loss of the grid | KiB per client |",
+             f"| --- | --- | --- |{' --- |' if classes else ''} --- | --- |"]
+    for label, one in found.items():
+        accuracy = f" {one['accuracy']:.3f} |" if classes else ""
+        lines.append(f"| {label} | {one['s']:.2g}{' (edge)' if one['at_the_edge'] else ''} | {one['loss']:.4f} |"
+                     f"{accuracy} {np.nanmin(one['loss_of_grid']):.4f} | {one['bytes_per_client'] / 1024:.1f} |")
+    return [*lines, "", *(f"- {what}: {value:.6g}" for what, value in task.notes.items()), ""]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a tenth of the streams")
+    parser.add_argument("--out", type=Path, default=Path("results/fedomd_streams"))
+    parser.add_argument("--data", type=Path, default=FOLDER, help="the folder of covtype.npz and movielens1m.npz")
+    options = parser.parse_args()
+    one_device_per_core()
+    options.out.mkdir(parents=True, exist_ok=True)
+    settings, began = QUICK if options.quick else Settings(), time.perf_counter()
+    tasks = [cover_types(settings, options.data), ratings(settings, options.data)]
+    found: dict[str, dict[str, Any]] = {}
+    for task in tasks:
+        found[task.title] = {}
+        for label, method in methods(settings, task.radius).items():
+            found[task.title][label] = outcome(played(task, method))
+            print(f"{time.perf_counter() - began:4.0f} s  {task.title}: {label}", flush=True)
+    seconds = time.perf_counter() - began
+    text = [line for task in tasks for line in table(task, found[task.title])]
+    (options.out / "streams.md").write_text("\n".join(text))
+    (options.out / "streams.json").write_text(json.dumps({
+        "settings": settings._asdict(), "grid": GRID, "seconds": seconds, "found": found,
+        "notes": {task.title: task.notes for task in tasks}}, default=float))
+    draw(options.out, tasks, found)
+    print("\n".join(text))
+    print(f"{seconds:.0f} s; see {options.out}")
+
+
+if __name__ == "__main__":
+    main()
