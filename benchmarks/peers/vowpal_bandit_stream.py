@@ -56,6 +56,7 @@ def played(folder: Path, shape: list[int], job: tuple[int, str, str]) -> dict[st
             chosen[client].append(action)
     for workspace in workspaces:
         workspace.finish()
+    print(seed, layout, options, file=sys.stderr, flush=True)
     return {"actions": chosen, "seconds": time.perf_counter() - began}
 
 

@@ -64,8 +64,8 @@ def online_central(problem: Problem, population: int, *, step_size: float | dict
                    radius: float | None = None) -> Algorithm:
     """One model of the global features learns from everybody: what FedRes is without its private models.
 
-    `step_size`, `method`, `combine` and `radius` are those of fedres_online_sgd. Under `alignment` "paired" (or "full") a
-    gradient is taken at the model that predicted, under "none" at the one the server has when the example arrives.
+    `step_size`, `method`, `combine` and `radius` are those of fedres_online_sgd. Under `alignment` "paired" (or "full")
+    a gradient is taken at the model that predicted, under "none" at the one the server has when the example arrives.
     """
     joint = joint_prediction(problem)
 

@@ -26,6 +26,7 @@ import cantons as ct
 from cantons.data import Stream, Table, as_stream, from_stream
 from cantons.engine.devices import one_device_per_core
 from cantons.engine.many import Many
+from cantons.protocol import Recipe
 from cantons.study.record import met_online, traffic_of, travelled
 
 matplotlib.use("Agg")
@@ -64,7 +65,7 @@ class Task(NamedTuple):
 
 
 class Method(NamedTuple):
-    algorithm: Callable[[Any], ct.Algorithm]  # step size -> recipe
+    algorithm: Callable[[Any], Recipe]  # of a step size
     sync: int = 1
     split: str = "none"
 
