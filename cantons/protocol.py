@@ -198,6 +198,7 @@ class Online(NamedTuple):
     gap: int | None = 1  # the most steps between two messages, where that is known; 1 = before every step
     everyone: bool = False  # score every client's model on every client's examples too
     counted: int | None = None  # how many uploads are counted of those that could be; None = all
+    label_delay: int = 0  # a client learns in one meeting from the examples it met so many meetings ago
 
 
 class Clock(NamedTuple):

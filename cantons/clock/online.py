@@ -42,7 +42,7 @@ class Arrays(NamedTuple):
 @clock
 def online(population: int, *, uplink: Delay = 0, downlink: Delay = 0, batch: int = 1, order: str = "cycle",
            active: np.ndarray | str | None = None, weights: str = "equal", sync: Sync = 1, counted: int | None = None,
-           score: str = "own", longest: int | None = None) -> Clock:
+           score: str = "own", label_delay: int = 0, longest: int | None = None) -> Clock:
     """Every client meets `batch` examples in each step and is scored on them before it learns from them.
 
     `uplink` and `downlink` are delays in steps: a number, one number per client, or {"least": a, "most": b} to draw
@@ -56,8 +56,9 @@ def online(population: int, *, uplink: Delay = 0, downlink: Delay = 0, batch: in
     the first of which is 1); or {"probability": p}, drawn anew in each step from a `seed` of its own. Between two
     synchronisations clients learn by themselves. Then `counted` clients, drawn without replacement, upload, all of them
     by default, and everybody hears. `score` is "own", or "everyone" to charge each client's model with everybody's
-    examples too, as collective regret wants it. `longest` makes room for delays up to that many steps, so that runs
-    with other delays are the same program.
+    examples too, as collective regret wants it. With a `label_delay` a client is scored on examples as it meets
+    them, and learns from each so many meetings later, when its label comes. `longest` makes room for delays up to that
+    many steps, so that runs with other delays are the same program.
     """
     at_least("batch", batch, 1)
     one_of("order", order, ("cycle", "shuffle", "sample"))
@@ -69,6 +70,7 @@ def online(population: int, *, uplink: Delay = 0, downlink: Delay = 0, batch: in
     if longest is not None:
         at_least("longest", longest, int(max(up.max(), down.max())))
     one_of("score", score, ("own", "everyone"))
+    at_least("label_delay", label_delay, 0)
     if counted is not None:
         at_least("counted", counted, 1)
         if counted > population:
@@ -90,7 +92,7 @@ def online(population: int, *, uplink: Delay = 0, downlink: Delay = 0, batch: in
     most_up, most_down = (int(delay.max()) if longest is None else longest for delay in (up, down))
     return Clock(population, trace is None, arrays, plan, actors_hear=True,
                  online=Online(batch, order, most_up, most_down, steady, gap, score == "everyone",
-                               None if counted == population else counted))
+                               None if counted == population else counted, label_delay))
 
 
 def _meetings(sync: Sync) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None, int | None]:

@@ -141,16 +141,19 @@ def _acted(problem: Problem, algorithm: Algorithm, clock: Clock, fanout: Fanout,
         data = train.client(actor.id).at(actor.stream, actor.met, online.batch, online.order)
         sent = algorithm.select(message, algorithm.request(actor.client, data))
         scores = charged(problem, algorithm, actor.key, sent, actor.client, data)
-        note = algorithm.note(actor.key, sent, actor.client, data)
-        upload, moved = algorithm.client_update(actor.key, sent, actor.client, data)
+        told = data if not online.label_delay else train.client(actor.id).at(
+            actor.stream, jnp.maximum(actor.met - online.label_delay, 0), online.batch, online.order)
+        note = algorithm.note(actor.key, sent, actor.client, told)
+        upload, moved = algorithm.client_update(actor.key, sent, actor.client, told)
         meets = actor.acts & (data.size > 0)
         acts = meets & finite((upload, scores))  # or it abstains
-        sends = acts & (actor.counts > 0)
+        learns = acts & (actor.met >= online.label_delay)  # until then no label has come
+        sends = learns & (actor.counts > 0)
         carried = rule.lift(upload, sent) if isinstance(rule, Sum) else upload
         weight = actor.counts if isinstance(rule, Sum) else 1
         carried = jax.tree.map(lambda leaf: jnp.where(sends, jnp.asarray(weight, leaf.dtype) * leaf, 0), carried)
         scores = jax.tree.map(lambda value: jnp.where(acts, value, 0), scores)
-        return (), (where(acts, moved, actor.client), carried, note, scores, acts, sends, meets & ~acts)
+        return (), (where(learns, moved, actor.client), carried, note, scores, acts, sends, meets & ~acts)
 
     messages, places = held(transit)
     actors = Actor(plan.ids, plan.acts, plan.counts, places, transit.met, keyed(client_key, everyone),
@@ -176,7 +179,7 @@ def _acted(problem: Problem, algorithm: Algorithm, clock: Clock, fanout: Fanout,
         due = transit.due.at[now % up_ring].set(jnp.where(sends, arrival, -1))
         aggregate, arriving = _all_at_once(rule, online.steady, aggregate_key, uploads, due, now, plan)
     moved = algorithm.server_update(server_key, state.server, aggregate, _central(arrays))
-    sent_up = (acts | abstains) & (plan.counts > 0)
+    sent_up = sends | (abstains & (plan.counts > 0))
     return state._replace(
         server=where((arriving > 0).any(), moved, state.server),
         clients=clients,

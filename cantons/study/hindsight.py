@@ -49,7 +49,7 @@ def hindsight(problem: Problem, algorithm: Algorithm, clock: Clock, data: Federa
         with threadpool_limits(1, "blas"):  # many small matrices: on a busy machine threads wait for each other
             best, cost = best_in_hindsight(*rows, counts, weights)
         found = {"online.regret": average_regret(np.asarray(state.transit.scores["loss"]), cost, weights, steps)}
-        if (weights == 1).all():
+        if (weights == 1).all() and not online.label_delay:
             about = measured(table.start, best, *rows, counts, online.batch)
             found["online.regret_bound"] = theorem2_bound(about, delays, steps)
         return found

@@ -119,6 +119,9 @@ def settled_parts(problem: Problem, data: Federation, algorithm: Recipe, clock: 
     if built.online and not ticking.online:
         raise InputError(f"{algorithm.name} learns from a stream of examples; give it the online clock: "
                          "clock=online(), or in a study file [clock] name = \"online\".")
+    if ticking.online and ticking.online.label_delay and built.score is not None:
+        raise InputError(f"{algorithm.name} is scored by what it does in a step and learns from that at once; use "
+                         "label_delay = 0.")
     if ticking.online and isinstance(built.aggregate, Stack) and clock.options.get("weights") == "inverse":
         raise InputError(f"{algorithm.name} looks at uploads one by one and cannot weigh them; "
                          "use weights = \"equal\".")

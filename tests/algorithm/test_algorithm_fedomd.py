@@ -295,3 +295,25 @@ def test_a_client_whose_loss_is_not_a_number_abstains_and_is_counted():
     assert np.isfinite(path.points).all() and np.isfinite(path.losses).all()
     step, client = np.argwhere(silent & (np.arange(STEPS)[:, None] % 4 != 3))[0]
     np.testing.assert_array_equal(path.points[step + 1, client], path.points[step, client])
+
+
+def test_with_late_labels_a_client_learns_from_what_it_met_before():
+    values = targets()
+    path = Path(values, ct.fedomd(step_size=0.3), sync=4, label_delay=3)
+    points = np.zeros((CLIENTS, 1))
+    for now in range(STEPS):
+        if now % 4 == 0 and now > 3:  # before that there was nothing to send
+            points = np.tile(points.mean(axis=0), (CLIENTS, 1))
+        np.testing.assert_allclose(path.points[now], points, atol=1e-12)
+        np.testing.assert_allclose(path.losses[now], (points[:, 0] - values[:, now, 0]) ** 2 / 2, atol=1e-12)
+        if now >= 3:
+            points = points - 0.3 * (points - values[:, now - 3])
+    np.testing.assert_array_equal(path.last.uploads, STEPS // 4)
+
+
+def test_late_labels_and_bandits_do_not_go_together():
+    from cantons.data import synthetic_bandit
+
+    data = synthetic_bandit(clients=3, contexts=5, test_contexts=1)
+    with pytest.raises(ct.InputError, match="label_delay = 0"):
+        ct.run(ct.bandit(data), data, ct.fedres_bandit(), rounds=3, clock=ct.online(label_delay=2))
