@@ -81,7 +81,8 @@ def collective(problem: Problem, algorithm: Algorithm, clock: Clock, data: Feder
 
 def _gap(clock: Clock, online: Online, rounds: int) -> int | None:
     """tau; None where the theorems do not reach: few are counted, messages are late, or nobody knows when all meet."""
-    if online.gap is None or online.counted is not None or online.longest_up or online.longest_down or online.label_delay:
+    late = online.longest_up or online.longest_down or online.label_delay
+    if online.gap is None or online.counted is not None or late:
         return None
     meets = getattr(clock.arrays, "meets", None)
     return online.gap if meets is None else int(np.diff(np.flatnonzero(meets), append=rounds).max())
