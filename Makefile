@@ -8,8 +8,10 @@ BIN    := $(VENV)/bin
 demo: $(VENV)/.core
 	$(BIN)/cantons demo
 
+# One process per core: compiling is most of the work. JOBS=0 runs the tests in this one.
+JOBS ?= auto
 test: lint types
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

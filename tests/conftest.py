@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import os
+from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
+
+# Before JAX is imported, and through the environment, so that programs the tests start do likewise.
+# Tests run a program once or twice: compile fast rather than well. `XLA_FLAGS= make test` compiles as users do.
+os.environ.setdefault("XLA_FLAGS", " ".join(
+    ["--xla_backend_optimization_level=0", "--xla_cpu_parallel_codegen_split_count=1"]
+    + ["--xla_cpu_use_fusion_emitters=false"] * version("jax").startswith("0.10.")))
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".jax_cache"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 import jax
 import jax.numpy as jnp
@@ -13,10 +24,6 @@ import pytest
 
 # Before anything is computed: afterwards the number of devices cannot be changed.
 jax.config.update("jax_num_cpu_devices", 2)
-if jax.config.jax_compilation_cache_dir is None:  # or where JAX_COMPILATION_CACHE_DIR says
-    jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[1] / ".jax_cache"))
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 import cantons as ct  # noqa: E402  (not before the two devices are asked for)
 from cantons.data import pooled  # noqa: E402

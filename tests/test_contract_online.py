@@ -1,5 +1,6 @@
 """What every online algorithm must do, whoever wrote it: the registry is read, so a new file is covered at once."""
 
+import functools
 import re
 
 import jax
@@ -45,6 +46,7 @@ def stage(numbers):
     return lambda name: (bandit, arms) if name == "fedres_bandit" else (joint, numbers)
 
 
+@functools.cache  # a session can begin as often as one likes, and compiles once
 def session_of(stage, name, clock="late", engine=None):
     problem, data = stage(name)
     algorithm = ONLINE[name](**OPTIONS.get(name, {})).build(problem, data.population)

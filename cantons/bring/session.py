@@ -21,7 +21,7 @@ from cantons.engine.devices import floats, mesh_of, replicated
 from cantons.engine.evaluate import scorer
 from cantons.engine.fanout import Fanout
 from cantons.engine.round import Arrays, keyed, travel
-from cantons.engine.step import _keys, at_rest, held, one_step
+from cantons.engine.step import at_rest, held, one_step, step_keys
 from cantons.protocol import Algorithm, Array, Batch, Clock, Key, Plan, Problem, PyTree, State
 
 View = Callable[[Any, Any], tuple[Any, Any]]  # (inputs, targets) -> (x, y), as a local model sees them
@@ -150,7 +150,7 @@ class Session:
     def _look(self, arrays: Arrays, state: State) -> Look:
         messages, places = held(state.transit)
         everyone = jnp.arange(len(self.names))
-        plan = self.clock.plan((arrays.clock, False), _keys(arrays, state.round)[0], state.round)
+        plan = self.clock.plan((arrays.clock, False), step_keys(arrays, state.round)[0], state.round)
 
         def one(index, stream, met, place):
             batch = arrays.train.client(index).at(stream, met, self.online.batch, self.online.order).now()

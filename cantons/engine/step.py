@@ -129,7 +129,7 @@ def _acted(problem: Problem, algorithm: Algorithm, clock: Clock, fanout: Fanout,
     """Every client meets its examples, is scored, learns and sends; what arrives now moves the server."""
     online, rule, transit, now = clock.online, algorithm.aggregate, state.transit, state.round
     assert online is not None
-    plan_key, _, client_key, aggregate_key, server_key = _keys(arrays, now)
+    plan_key, _, client_key, aggregate_key, server_key = step_keys(arrays, now)
     plan = clock.plan(arrays.clock, plan_key, now)
     assert plan.up is not None
     population, up_ring, window = state.ledger.shape[0], transit.due.shape[0], transit.sent_at.shape[0]
@@ -198,7 +198,7 @@ def _next_message(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Ar
     """The server's message joins the ring, and each client takes the newest that has reached it."""
     online, transit, now = clock.online, state.transit, state.round
     assert online is not None
-    plan_key, broadcast_key, *_ = _keys(arrays, now)
+    plan_key, broadcast_key, *_ = step_keys(arrays, now)
     plan = clock.plan(arrays.clock, plan_key, now)
     assert plan.down is not None
     population, ring, window = state.ledger.shape[0], transit.received.shape[0], transit.sent_at.shape[0]
@@ -312,7 +312,7 @@ def _joined(places: Array, ring: Array, rows: Array) -> Array:
     return ring + rows.sum(axis=0) if ring.shape[0] == 1 else ring.at[places].add(rows)
 
 
-def _keys(arrays: Arrays, now: Array) -> Key:
+def step_keys(arrays: Arrays, now: Array) -> Key:
     """For the plan, the broadcast, the clients, the aggregate and the server of a step."""
     return jax.random.split(jax.random.fold_in(arrays.key, now), 5)
 

@@ -1,6 +1,7 @@
 """Federated bandits: who explores when, what is learned from it, and that nobody peeks at what was not chosen."""
 
 import dataclasses
+import functools
 import itertools
 
 import jax
@@ -168,8 +169,8 @@ def test_who_always_explores_has_the_same_regret_whatever_it_learns(data, proble
     runs = [history(problem, telling(data), recipe) for recipe in recipes]
     for run in runs[1:]:
         np.testing.assert_array_equal(actions_of(run), actions_of(runs[0]))
-    same_bits(models(runs[0][-1]), models(runs[1][-1]))  # B = 1 is the uniform reference
-    same_bits(models(runs[0][-1]), models(runs[2][-1]))
+    for run in runs[1:3]:  # B = 1 is the uniform reference, in three programs: the last digit may differ
+        jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-6), models(run[-1]), models(runs[0][-1]))
 
 
 # With one action there is nothing to choose: what is left is the regressor on the examples of explorations

@@ -176,7 +176,7 @@ def test_sets_that_cannot_be_are_refused(build, part):
     (all_space(), [1.0, np.nan], None, "outside the whole space"),
     (all_space(), [0.0, 1.0], entropy(), "entropy has no finite gradient"),
     (simplex(), [0.0, 1.0], log_barrier(), "log_barrier has no finite gradient"),
-], ids=str)
+], ids=lambda value: getattr(value, "name", str(value)))
 def test_a_start_outside_is_refused_with_a_way_out(feasible, point, mirror, part):
     with pytest.raises(InputError, match=part):
         check_start(feasible, jnp.array(point), mirror)
