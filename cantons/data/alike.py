@@ -36,6 +36,8 @@ def alike(federations: Sequence[Federation]) -> list[Federation]:
 
 def _filled(tree: PyTree, rows: int) -> PyTree:
     def fill(leaf: np.ndarray) -> np.ndarray:
+        if leaf.shape[0] == rows:
+            return leaf
         return np.concatenate([leaf, np.zeros((rows - leaf.shape[0], *leaf.shape[1:]), leaf.dtype)])
 
     return jax.tree.map(fill, tree)

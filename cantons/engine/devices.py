@@ -37,12 +37,17 @@ def replicated(mesh: Mesh, tree: Any) -> Any:
     return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()), may_alias=False)
 
 
+def divided(mesh: Mesh, tree: Any) -> Any:
+    """Every device has its share of the rows of every leaf."""
+    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec(AXIS)), may_alias=False)
+
+
 def floats(tree: Any) -> Any:
     """Floating-point NumPy leaves in JAX's default precision: float32, or float64 where it is switched on."""
     wanted = jnp.zeros(0).dtype
 
     def cast(leaf: Any) -> Any:
         of_numbers = isinstance(leaf, np.ndarray) and np.issubdtype(leaf.dtype, np.floating)
-        return leaf.astype(wanted) if of_numbers else leaf
+        return leaf.astype(wanted, copy=False) if of_numbers else leaf
 
     return jax.tree.map(cast, tree)

@@ -52,6 +52,15 @@ def fan_out(fanout: Fanout, each: Each, common: PyTree, slots: PyTree) -> tuple[
                          check_vma=False)(common, slots)
 
 
+def where_they_lie(fanout: Fanout, each: Each, common: PyTree, slots: PyTree) -> PyTree:
+    """The rows alone, for slots that are divided over the devices already; the rows stay so."""
+    if fanout.mesh.size == 1:
+        return _on_one_device(each, fanout.group, common, slots)[1]
+    return jax.shard_map(lambda common, slots: _on_one_device(each, fanout.group, common, slots)[1], mesh=fanout.mesh,
+                         in_specs=(PartitionSpec(), PartitionSpec(AXIS)), out_specs=PartitionSpec(AXIS),
+                         check_vma=False)(common, slots)
+
+
 def _on_one_device(each: Each, group: int, common: PyTree, slots: PyTree) -> tuple[PyTree, PyTree]:
     count = jax.tree.leaves(slots)[0].shape[0]
     if group >= count > 1:

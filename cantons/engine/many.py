@@ -17,9 +17,9 @@ import numpy as np
 from jax.sharding import Mesh
 
 from cantons.engine.begin import initial_clients, initial_state, seed_keys
-from cantons.engine.devices import AXIS, floats, mesh_of, replicated
+from cantons.engine.devices import AXIS, divided, floats, mesh_of, replicated
 from cantons.engine.evaluate import scorer
-from cantons.engine.fanout import Fanout, fan_out
+from cantons.engine.fanout import Fanout, where_they_lie
 from cantons.engine.round import Arrays, one_round, travel
 from cantons.engine.step import at_rest, held, one_step
 from cantons.errors import InputError
@@ -56,18 +56,18 @@ class Many:
         self.mesh = mesh_of(None)
         self.variants, self.population = len(seeds), first.population
         self.outer, self.inner = self._fanouts()
-        place = partial(replicated, self.mesh)
         # Idle places repeat the last variant; their results are cut off.
         order = np.minimum(np.arange(self.outer.padded(self.variants)), self.variants - 1)
         keys = jax.vmap(lambda seed: jnp.stack(seed_keys(seed)))(jnp.asarray(seeds)[order])
         sides = [_sides(one) for one in (data if several else [data])]
-        self.own = place(Variant(
+        self.own = divided(self.mesh, Variant(
             {name: jnp.asarray(values, float)[order] for name, values in options.items()},
             keys[:, 0], keys[:, 1], keys[:, 2],
             _stacked(sides, order) if several else None, _stacked(central, order) if several and central else None,
             _stacked([one.arrays for one in clocks], order) if len(clocks) > 1 else None))
-        self.common = place(floats((None if several else sides[0], None if several else central,
-                                    None if len(clocks) > 1 else clocks[0].arrays)))
+        self.common = replicated(self.mesh, floats((
+            None if several else sides[0], None if several else central,
+            None if len(clocks) > 1 else clocks[0].arrays)))
         self._block: Any = None
         self._scorers: dict[str, Any] = {}
 
@@ -80,11 +80,11 @@ class Many:
                 state = at_rest(self.problem, algorithm, self.clock, arrays, state)
             return state
 
-        return replicated(self.mesh, jax.jit(jax.vmap(start, in_axes=(None, 0)))(self.common, self.own))
+        return divided(self.mesh, jax.jit(jax.vmap(start, in_axes=(None, 0)))(self.common, self.own))
 
     def place(self, states: State) -> State:
         """Put restored states where the compiled program expects them."""
-        return replicated(self.mesh, states)
+        return divided(self.mesh, states)
 
     def start_private(self, index: int) -> PyTree:
         """The private part every client of one variant begins with."""
@@ -114,7 +114,7 @@ class Many:
             ended = jax.lax.while_loop(lambda state: state.round < until, step, state._replace(round=done))
             return (), ended
 
-        return fan_out(self.outer, each, (common, states.round[0], until), (variants, states))[1]
+        return where_they_lie(self.outer, each, (common, states.round[0], until), (variants, states))
 
     def evaluate(self, states: State, side: str = "clients") -> dict[str, dict[str, dict[str, np.ndarray]]]:
         """Scores per variant and client, as NumPy arrays."""
@@ -143,7 +143,7 @@ class Many:
                               0 if side == "clients" else self.population, held(state.transit) if late else None)
 
         one_by_one = Fanout(self.outer.mesh, self.outer.group if self._accelerated else 1)
-        return fan_out(one_by_one, each, common, (variants, states))[1]
+        return where_they_lie(one_by_one, each, common, (variants, states))
 
     def _given(self, common: tuple, variant: Variant) -> tuple:
         """The sides, the central data and the clock's arrays: the variant's own, or those of all."""

@@ -25,6 +25,7 @@ import numpy as np
 from tables import FOLDER, table, there
 
 import cantons as ct
+from cantons.data import alike
 from cantons.engine.devices import one_device_per_core
 from cantons.errors import InputError
 from cantons.study.rollouts import rollouts
@@ -118,8 +119,9 @@ def main() -> None:
             if inputs is None:
                 inputs, labels = table(options.data, name)
             try:
-                federations = [ct.task_protocol(inputs, labels, clients, labels_as="sign", most=30, least=LEAST,
-                                                test_most=100, halves=True, seed=seed) for seed in range(number)]
+                federations = alike([ct.task_protocol(
+                    inputs, labels, clients, labels_as="sign", most=30, least=LEAST, test_most=100, halves=True,
+                    seed=seed) for seed in range(number)])
             except InputError as error:
                 print(f"{name} with {clients} clients: {error}", flush=True)
                 done |= {cell.name: {"refused": str(error)} for cell in todo}
