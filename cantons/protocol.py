@@ -55,7 +55,10 @@ class Data(Protocol):
         """Every example at once, padded with masked rows to the longest client."""
 
     def now(self) -> Batch:
-        """Online: the examples of this step. Offline data has no clock and refuses."""
+        """Online: the examples of this step, which are all there are. Offline data has no clock and refuses."""
+
+    def hidden(self) -> Data:
+        """The same without its examples: for one who is asked before it is told."""
 
 
 class Residual(NamedTuple):

@@ -258,6 +258,9 @@ class _Meeting:
     def at(self, key: Key, meeting: Array, size: int, order: str) -> _Meeting:
         return _Meeting(self._examples.at(key, meeting, size, order), self._said)
 
+    def hidden(self) -> _Meeting:
+        return _Meeting(self._examples.hidden(), self._said)
+
     def now(self) -> Batch:
         batch = self._examples.now()
         return batch._replace(inputs=Told(batch.inputs, self._said))

@@ -67,7 +67,6 @@ class Examples:
         self._start = start
         self.size = size
         self.longest = longest
-        self._now: tuple[Array, Array | bool] | None = None
 
     def sample(self, key: Key, size: int) -> Batch:
         rows = jax.random.randint(key, (size,), 0, self.size, jnp.int32)  # the same rows in either precision
@@ -84,13 +83,14 @@ class Examples:
         return self._take(jnp.where(places < self.size, places, 0), self._mask(places))
 
     def now(self) -> Batch:
-        if self._now is None:
-            raise InputError("this data has no clock: only a stream knows the examples of now; use the online clock.")
-        rows, there = self._now
-        return self._take(rows, jnp.full(rows.shape, there, float))
+        raise InputError("this data has no clock: only a stream knows the examples of now; use the online clock.")
 
-    def at(self, key: Key, meeting: Array, size: int, order: str) -> Examples:
-        """The same rows at one moment of a stream: the client meets `size` of them for the `meeting`-th time, from 0.
+    def hidden(self) -> Examples:
+        """No rows, of the same shapes."""
+        return Examples(*self._rows, self._start, 0, self.longest)
+
+    def at(self, key: Key, meeting: Array, size: int, order: str) -> Moment:
+        """One moment of a stream: the client meets `size` rows for the `meeting`-th time, from 0.
 
         In order "cycle" it goes through its rows as they are stored, again and again; "shuffle" goes through them in
         another order each time, which `key` decides; "sample" draws them with replacement.
@@ -104,9 +104,8 @@ class Examples:
                 places)
         else:
             rows = places % count
-        handle = Examples(*self._rows, self._start, self.size, self.longest)
-        handle._now = rows, self.size > 0
-        return handle
+        there = (size if self.size > 0 else 0) if isinstance(self.size, int) else jnp.where(self.size > 0, size, 0)
+        return Moment(self._take(rows, jnp.full(size, self.size > 0, float)), there)
 
     def batches(self, size: int) -> Array | int:
         """How many batches of `size` one pass takes."""
@@ -146,3 +145,14 @@ class Examples:
 
         inputs, targets = jax.tree.map(take, self._rows)
         return Batch(inputs, targets, mask)
+
+
+class Moment(Examples):
+    """A client's examples of one step of a stream. Of those before and after nothing can be seen."""
+
+    def __init__(self, batch: Batch, size: Array | int):
+        super().__init__(batch.inputs, batch.targets, jnp.int32(0), size, batch.mask.shape[0])
+        self._batch = batch
+
+    def now(self) -> Batch:
+        return self._batch

@@ -251,7 +251,7 @@ def _by_everyone(problem: Problem, algorithm: Algorithm, online: Online, train: 
         message = jax.tree.map(lambda leaf: leaf[actor.place], messages)
         data = train.client(actor.id).at(actor.stream, actor.met, online.batch, online.order)
         sent = algorithm.select(message, algorithm.request(actor.client, data))
-        return algorithm.model(actor.key, sent, actor.client, data), data.now()
+        return algorithm.model(actor.key, sent, actor.client, data.hidden()), data.now()
 
     models, batches = jax.vmap(of_now)(actors)
     losses = jax.vmap(lambda parts: jax.vmap(lambda batch: problem.loss(parts[0], parts[1], batch))(batches))(models)
@@ -265,7 +265,7 @@ def charged(problem: Problem, algorithm: Algorithm, key: Key, message: PyTree, c
     if algorithm.score is not None:
         return algorithm.score(key, message, client, data)
     batch = data.now()
-    values = problem.score(*algorithm.model(key, message, client, data), batch)
+    values = problem.score(*algorithm.model(key, message, client, data.hidden()), batch)
     return {name: (value * batch.mask).sum() / jnp.maximum(batch.mask.sum(), 1) for name, value in values.items()}
 
 

@@ -68,6 +68,7 @@ class Method(NamedTuple):
     algorithm: Callable[[Any], Recipe]  # of a step size
     sync: int = 1
     split: str = "none"
+    rows: int = 1  # a client waits until it has so many
 
 
 def cover_types(settings: Settings, folder: Path) -> Task:
@@ -158,23 +159,24 @@ def lost(active: np.ndarray, tau: int) -> float:
 def methods(settings: Settings, radius: float) -> dict[str, Method]:
     ball = {"name": "ball", "radius": radius}
 
-    def fedomd(within: Any) -> Callable[[Any], Any]:
-        return lambda step_size: ct.fedomd(step_size=step_size, within=within)
+    def fedomd(step_size: Any) -> Recipe:
+        return ct.fedomd(step_size=step_size, within=ball)
 
     tau = settings.period
     return {
-        **{f"tau = {period}{' (central)' if period == 1 else ''}": Method(fedomd(ball), period)
+        **{f"tau = {period}{' (central)' if period == 1 else ''}": Method(fedomd, period)
            for period in settings.periods},
         "alone": Method(lambda step_size: ct.online_independent(step_size=step_size, radius=radius)),
-        f"private bias, tau = {tau}": Method(fedomd(ball), tau, "*/bias"),
-        f"no ball, tau = {tau}": Method(fedomd("all_space"), tau),
+        f"private bias, tau = {tau}": Method(fedomd, tau, "*/bias"),
+        f"FedAvg, {tau} rows": Method(lambda step_size: ct.fedavg(step_size=step_size, batch_size=1), rows=tau),
     }
 
 
 def played(task: Task, method: Method) -> list[list[dict[str, Any]]]:
     """One program runs all step sizes over the whole stream; for each, a row at the end of every block."""
     problem = task.problem(method.split)
-    clock = ct.online(sync=method.sync, active=task.active).build(task.data.population)
+    clock = ct.online(sync=method.sync, batch=method.rows, active=gathered(task, method.rows)).build(
+        task.data.population)
 
     def build(options):
         return method.algorithm({"name": "sqrt_decay", "start": options["start"]}).build(problem, task.data.population)
@@ -189,9 +191,21 @@ def played(task: Task, method: Method) -> list[list[dict[str, Any]]]:
         for index, history in enumerate(histories):
             state = jax.tree.map(lambda leaf, index=index: leaf[index], here)
             rows = int(np.sum(state.transit.met) - np.sum(state.rejected))
-            history.append({"step": int(state.round), "rows": rows, **met_online(problem, task.data, state)[0],
-                            **travelled(task.data, state, traffic)[0]})
+            row = {"step": int(state.round), "rows": rows, **met_online(problem, task.data, state)[0],
+                   **travelled(task.data, state, traffic)[0]}
+            if method.rows > 1:  # only who is about to act needs the model
+                row["bytes_per_client"] = row["uploads"] * sum(traffic.values()) / task.data.population
+            history.append(row)
     return histories
+
+
+def gathered(task: Task, rows: int) -> np.ndarray | None:
+    """Who acts when: those who have got so many new rows."""
+    if rows == 1:
+        return task.active
+    arrived = np.ones((task.steps, task.data.population), int) if task.active is None else task.active
+    full = arrived.cumsum(axis=0) // rows
+    return np.diff(full, axis=0, prepend=0) > 0
 
 
 def outcome(histories: list[list[dict[str, Any]]]) -> dict[str, Any]:

@@ -104,7 +104,8 @@ class PostOffice:
     def _acted(self, key, message, client, arrays, index, met):
         online = self.clock.online
         data = arrays.train.client(index).at(jax.random.fold_in(arrays.key, index), met, online.batch, online.order)
-        charged = self.problem.score(*self.algorithm.model(key, message, client, data), data.now())["loss"].mean()
+        parts = self.algorithm.model(key, message, client, data.hidden())
+        charged = self.problem.score(*parts, data.now())["loss"].mean()
         note = self.algorithm.note(key, message, client, data)
         return charged, note, *self.algorithm.client_update(key, message, client, data)
 
@@ -254,3 +255,35 @@ def test_an_incremental_method_survives_delay(numbers, least_squares):
                   steps=30)
     np.testing.assert_allclose(late.server.total["layer0"]["weight"],
                                late.clients.told["layer0"]["weight"].sum(axis=0), atol=1e-12)
+
+
+# Methods made for rounds, on a stream
+
+
+def test_fedavg_with_one_step_is_fedomd_that_meets_in_every_step(least_squares, numbers):
+    clock = ct.online(batch=2, order="shuffle")
+    averaged = played(least_squares, numbers, ct.fedavg(step_size=0.05, batch_size=None), clock)
+    mirrored = played(least_squares, numbers, ct.fedomd(step_size=0.05), clock)
+    for found, expected in ((averaged.server.shared, mirrored.server.shared),
+                            (averaged.transit.scores, mirrored.transit.scores)):
+        jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, atol=1e-12), found, expected)
+
+
+@pytest.mark.parametrize("recipe", [ct.fedavg_finetune(batch_size=1), ct.scaffold(batch_size=1)],
+                         ids=lambda recipe: recipe.name)
+def test_what_has_not_come_yet_changes_nothing(recipe, least_squares, numbers, own_rows):
+    def other_future(pair):
+        return [np.concatenate([part[:4], part[4:] + 1]) for part in pair]
+
+    changed = ct.from_clients({name: other_future(pair) for name, pair in
+                               zip(numbers.clients.names, own_rows(numbers), strict=True)}, test=0)
+    states = [played(least_squares, data, recipe, ct.online(batch=2), steps) for data in (numbers, changed)
+              for steps in (2, 3)]
+    jax.tree.map(np.testing.assert_array_equal, states[0], states[2])
+    assert (states[1].transit.scores["loss"] != states[3].transit.scores["loss"]).any()
+
+
+def test_who_tunes_before_it_predicts_does_not_tune_on_what_it_predicts(least_squares, numbers):
+    tuned, plain = (played(least_squares, numbers, recipe(batch_size=1), ct.online(batch=2))
+                    for recipe in (ct.fedavg_finetune, ct.fedavg))
+    jax.tree.map(np.testing.assert_array_equal, tuned.transit.scores, plain.transit.scores)
