@@ -18,9 +18,16 @@ COLUMNS = {  # the title of each, and what it means where that is not plain
     "worst10": ("worst 10%", "the tenth of the clients who fare worst with it"),
     "shared": ("shared", "the server's model alone"),
     "new_clients": ("new clients", "personalised models of clients who took no part in training"),
+    "online": ("online", "each client's own model on every example it met, before it learned from it"),
+    "reward": ("reward", "the mean of what the chosen actions brought"),
+    "regret": ("regret", "what was charged beyond the best in hindsight"),
+    "bound": ("bound", "the most regret that the theorem allows"),
     "kib_per_client": ("KiB/client", "sent and received in all"),
     "ms_per_round": ("ms/round", "the median, without evaluations and compilation"),
 }
+
+REGRETS = ("online.collective_regret", "online.regret", "online.personal.regret.mean")  # a run has one of them
+BOUNDS = ("online.collective_bound", "online.regret_bound")
 
 
 def comparison_rows(groups: Sequence[Group]) -> list[dict[str, Any]]:
@@ -40,6 +47,10 @@ def comparison_rows(groups: Sequence[Group]) -> list[dict[str, Any]]:
             "worst10": _mean(group.final(f"test.personal.{metric}.worst10")),
             "shared": _mean(group.final(f"test.shared.{metric}.mean")),
             "new_clients": _mean(group.final(f"new_test.personal.{metric}.mean")),
+            "online": _mean(group.final(f"online.personal.{metric}.mean")),
+            "reward": _mean(group.final("online.personal.reward.mean")),
+            "regret": _first(group, REGRETS),
+            "bound": _first(group, BOUNDS),
             "kib_per_client": _mean(group.final("bytes_per_client") / 1024),
             "ms_per_round": _mean(np.array([1000 * _seconds_per_round(run) for run in group.runs])),
         })
@@ -77,6 +88,10 @@ def _seconds_per_round(run: Run) -> float:
     timed = run.column("seconds_per_round")
     timed = timed[np.isfinite(timed)]
     return float(np.median(timed)) if len(timed) else math.nan
+
+
+def _first(group: Group, keys: Sequence[str]) -> float | None:
+    return next((found for key in keys if (found := _mean(group.final(key))) is not None), None)
 
 
 def _mean(values: np.ndarray) -> float | None:

@@ -8,6 +8,7 @@ import pytest
 from cantons.report import write_report
 from cantons.report.collect import collect
 from cantons.report.figures import curves
+from cantons.report.table import cells, comparison_rows
 
 
 @pytest.fixture
@@ -44,6 +45,14 @@ def test_runs_without_a_stream_or_a_bound_do_not_speak_of_them(make_run, make_st
     page = write_report([make_stream("c", regret=(None, 1, 1, 1), bound=none, name="c"), make_run("d", name="d")],
                         tmp_path / "report.html").read_text("utf-8")
     assert "Regret so far" in page, "one of two methods met a stream"
+
+
+def test_the_table_has_regret_and_bound_where_there_are_any(make_run, make_stream):
+    titles, stream, still = cells(comparison_rows(collect(
+        [make_stream("a", name="a", algorithm={"name": "a"}), make_run("b", name="b", algorithm={"name": "b"})])))
+    assert [stream[titles.index(title)] for title in ("regret", "bound")] == ["0.100", "2.000"]
+    assert [still[titles.index(title)] for title in ("regret", "bound")] == ["–", "–"]
+    assert "regret" not in cells(comparison_rows(collect([make_run("c")])))[0]
 
 
 @pytest.mark.parametrize(("bounds", "names"), [
