@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         npz,
         parquet,
         restaurants,
+        stream,
         synthetic,
         synthetic_bandit,
         task_protocol,
@@ -89,7 +90,7 @@ _HOMES = {
     "cantons.data":
         "Federation blended classification_bandit csv digits federation from_clients from_iterable from_stream "
         "hdf5 huggingface leaf libsvm movielens moving npz parquet "
-        "restaurants synthetic synthetic_bandit task_protocol text with_validation",
+        "restaurants stream synthetic synthetic_bandit task_protocol text with_validation",
     "cantons.engine": "Local",
     "cantons.errors": "InputError",
     "cantons.models": "cnn embedding linear mlp",
@@ -187,6 +188,7 @@ __all__ = [
     "run",
     "run_with_models",
     "scaffold",
+    "stream",
     "synthetic",
     "synthetic_bandit",
     "target",

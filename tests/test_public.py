@@ -11,7 +11,7 @@ FACE = """
     fedres_sgd fedsgd fedyogi fictitious_play from_clients from_equinox from_flax from_functions from_iterable
     from_stream hdf5 huggingface independent l2gd leaf libsvm linear load logistic mlp movielens moving npz online
     online_central online_independent parquet regression residual restaurants rounds run run_with_models scaffold
-    synthetic synthetic_bandit target task_protocol text with_validation
+    stream synthetic synthetic_bandit target task_protocol text with_validation
 """.split()
 
 

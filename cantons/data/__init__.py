@@ -23,7 +23,7 @@ from cantons.data.recorded import recorded
 from cantons.data.scaling import scaled
 from cantons.data.skew import label_counts, label_skew, size_quantiles
 from cantons.data.stream import Stream, as_stream, by_client
-from cantons.data.streams import from_iterable, from_stream
+from cantons.data.streams import from_iterable, from_stream, stream
 from cantons.data.synthetic import synthetic
 from cantons.data.table import Table
 from cantons.data.tasks import Tasks, draw_tasks, feature_halves, task_protocol
@@ -33,7 +33,7 @@ from cantons.data.validation import with_validation
 # The data a study can name.
 DATA = {make.__name__: make for make in (
     blended, classification_bandit, csv, digits, hdf5, huggingface, leaf, libsvm, movielens, moving, npz, parquet,
-    restaurants, synthetic, synthetic_bandit, text)}
+    restaurants, stream, synthetic, synthetic_bandit, text)}
 
 __all__ = [
     "DATA",
@@ -91,6 +91,7 @@ __all__ = [
     "scaled",
     "shards",
     "size_quantiles",
+    "stream",
     "synthetic",
     "synthetic_bandit",
     "task_protocol",

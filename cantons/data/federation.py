@@ -42,6 +42,7 @@ class Federation:
     new: Population | None = None
     central: Ragged | None = None
     validation: Ragged | None = None  # rows of the clients to choose step sizes and the like by
+    arrivals: np.ndarray | None = None  # who has an example when, [steps, clients], for the online clock
     classes: int | None = None  # how many labels there are; None for regression
     vocabulary: tuple[str, ...] | None = None  # where inputs are numbers of things: what 0, 1, ... stands for
     name: str = "data"

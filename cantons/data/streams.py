@@ -1,24 +1,48 @@
 """Streams become federations: each client's rows in order of time, and a trace of who has one when.
 
-For the online clock: `data, active = from_stream(stream)`, then `online(active=active)`, whose order is "cycle".
+For the online clock, which finds that trace in the data unless it is given another, and whose order is "cycle".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cantons.data.checks import as_labels, finite
+from cantons.data.csv import read_csv
 from cantons.data.federation import Federation, Population
-from cantons.data.ragged import from_sizes
+from cantons.data.parquet import read_parquet
+from cantons.data.readers import read_npz
+from cantons.data.recorded import recorded
 from cantons.data.stream import Stream, as_stream, by_client
 from cantons.data.table import Table, with_labels
 from cantons.errors import InputError, at_least, one_of
 
+READERS: dict[str, Callable[..., Table]] = {".csv": read_csv, ".parquet": read_parquet, ".npz": read_npz}
 
-def from_stream(stream: Stream, *, step: str = "row", ticks: int | None = None,
+
+@recorded
+def stream(path: str | Path, *, targets: str, client: str, time: str, inputs: str | list[str] | None = None,
+           regression: bool = False, step: str = "tick", ticks: int | None = None, test: float = 0.2) -> Federation:
+    """Rows with time stamps from a .csv, .parquet or .npz file, which the online clock plays in order of time.
+
+    `client` and `time` name the columns that say whose a row is and when it came; `step`, `ticks` and `test` are those
+    of `from_stream`, with as many ticks as the client has rows who has most, if they are not given.
+    """
+    read = READERS.get(Path(path).suffix)
+    if read is None:
+        raise InputError(f"cannot read a stream from {Path(path).name}; give a file that ends in {', '.join(READERS)}.")
+    given = {} if inputs is None else {"inputs": inputs}
+    rows = as_stream(read(path, targets=targets, client=client, time=time, regression=regression, **given))
+    if step == "tick" and ticks is None:
+        ticks = int(np.bincount(rows.client).max())
+    return from_stream(rows, step=step, ticks=ticks, test=test, name=Path(path).stem)[0]
+
+
+def from_stream(stream: Stream, *, step: str = "row", ticks: int | None = None, test: float = 0.0,
                 name: str = "stream") -> tuple[Federation, np.ndarray]:
     """A federation that the online clock plays in order of time, and who is `active` in which step: [steps, clients].
 
@@ -26,6 +50,7 @@ def from_stream(stream: Stream, *, step: str = "row", ticks: int | None = None,
     "tick" the time from the first row to the last is cut into `ticks` equal bins, a step each. A client plays at most
     one row in a step; what comes in faster waits in a queue, first in, first out. Steps are added at the end until all
     queues are empty, so each row is played exactly once; `active[:ticks]` leaves out those that would come too late.
+    The fraction `test` of each client's rows, the last ones, is not played but kept for testing.
 
     >>> stream = Stream(np.array([1, 0, 1]), np.array([0.0, 9, 9]), np.arange(3), np.arange(3.0), ("ann", "bob"))
     >>> data, active = from_stream(stream)
@@ -41,9 +66,13 @@ def from_stream(stream: Stream, *, step: str = "row", ticks: int | None = None,
     if not len(stream.time):
         raise InputError("the stream has no rows, so nobody would ever play; give at least one example.")
     finite("times", stream.time, _where)
-    train, arrivals = by_client(stream)
     if stream.classes is not None:
-        train = from_sizes(train.inputs, as_labels(train.targets, stream.classes, _where), np.asarray(train.sizes))
+        stream = stream._replace(targets=as_labels(stream.targets, stream.classes, _where))
+    if not 0 <= test < 1:
+        raise InputError(f"test is {test}; give a fraction from 0 up to 1.")
+    held = _last(stream, test)
+    tested, stream = by_client(_rows(stream, held))[0], _rows(stream, ~held)
+    train, arrivals = by_client(stream)
     if ticks is None:
         steps = np.arange(len(stream.time))
     else:
@@ -51,9 +80,10 @@ def from_stream(stream: Stream, *, step: str = "row", ticks: int | None = None,
         steps = _queued(_bins(stream.time, ticks), stream.client, np.argsort(arrivals))
     active = np.zeros((max(int(steps.max()) + 1, ticks or 0), len(stream.names)), bool)
     active[steps, stream.client] = True
-    nothing = from_sizes(train.inputs[:0], train.targets[:0], np.zeros(len(stream.names)))
-    return Federation(Population(train, nothing, stream.names), classes=stream.classes, name=name,
-                      test_set="none: a stream is scored before it is learned from"), active
+    test_set = (f"the last {test:.0%} of each client's rows" if test
+                else "none: a stream is scored before it is learned from")
+    return Federation(Population(train, tested, stream.names), classes=stream.classes, name=name, arrivals=active,
+                      test_set=test_set), active
 
 
 def from_iterable(rows: Iterable[tuple], *, clients: int | str | None = None, regression: bool = False,
@@ -84,6 +114,20 @@ def from_iterable(rows: Iterable[tuple], *, clients: int | str | None = None, re
     table = Table(_matrix(inputs), np.asarray(targets), None, np.asarray(owners),
                   times=np.arange(len(owners), dtype=float))
     return as_stream(with_labels(table, regression, "the iterable"))
+
+
+def _last(stream: Stream, part: float) -> np.ndarray:
+    """Which rows are among the last of their client's; a client keeps one to learn from."""
+    held = np.zeros(len(stream.client), bool)
+    for number in np.unique(stream.client):
+        rows = np.flatnonzero(stream.client == number)
+        held[rows[max(1, len(rows) - round(part * len(rows))):]] = part > 0
+    return held
+
+
+def _rows(stream: Stream, chosen: np.ndarray) -> Stream:
+    return stream._replace(client=stream.client[chosen], time=stream.time[chosen], inputs=stream.inputs[chosen],
+                           targets=stream.targets[chosen])
 
 
 def _where(row: int) -> str:

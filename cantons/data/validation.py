@@ -17,6 +17,8 @@ def with_validation(data: Federation, part: float, *, seed: int = 0) -> Federati
     """Hold back the fraction `part` of every client's training rows; a client always keeps one to train on."""
     if not 0 < part < 1:
         raise InputError(f"validation is {part}; give a fraction between 0 and 1.")
+    if data.arrivals is not None:
+        raise InputError("a stream has no rows to set aside for validation; choose by what it is scored on the way.")
     sizes = np.asarray(data.train.sizes)
     held = np.concatenate([_held(name, int(size), part, seed)
                            for name, size in zip(data.clients.names, sizes, strict=True)])

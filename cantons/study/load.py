@@ -19,6 +19,7 @@ from cantons.study.checkpoint import Checkpoints
 from cantons.study.folder import Folder, read_json
 from cantons.study.parts import make, make_algorithm, make_problem
 from cantons.study.result import Trained
+from cantons.study.run import ticking_with
 
 
 def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recipe | None = None,
@@ -44,10 +45,10 @@ def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recip
         parts = jax.jit(problem.init)(start_key)
         template = jax.jit(partial(initial_state, built, population=population))(start_key, parts)
         if study["clock"]["name"] == "online":
-            clock = make("clock", study["clock"]).build(population)
             if data is None:
                 raise InputError(f"{path} is an online run, which is read back with its data; that is not there; "
                                  "give it: load(folder, data=...).")
+            clock = ticking_with(make("clock", study["clock"]), data)
             arrays = Arrays(data.train, data.central, clock.arrays, start_key)
             template = at_rest(problem, built, clock, arrays, template)
         found = Checkpoints(path / "checkpoints").newest((template, parts[1]))

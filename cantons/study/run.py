@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from cantons.clock import online
 from cantons.clock import rounds as rounds_clock
 from cantons.data import Federation, pooled, with_validation
 from cantons.engine import Local
@@ -115,7 +116,7 @@ def settled(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
 
 def settled_parts(problem: Problem, data: Federation, algorithm: Recipe, clock: Recipe) -> tuple[Algorithm, Clock]:
     """Build the algorithm and the clock, and refuse a pair that makes no sense."""
-    built, ticking = algorithm.build(problem, data.population), clock.build(data.population)
+    built, ticking = algorithm.build(problem, data.population), ticking_with(clock, data)
     if built.online and not ticking.online:
         raise InputError(f"{algorithm.name} learns from a stream of examples; give it the online clock: "
                          "clock=online(), or in a study file [clock] name = \"online\".")
@@ -130,9 +131,16 @@ def settled_parts(problem: Problem, data: Federation, algorithm: Recipe, clock: 
     return built, ticking
 
 
+def ticking_with(clock: Recipe, data: Federation) -> Clock:
+    """The online clock takes from the data who has examples when, unless it was told."""
+    if clock.name == "online" and clock.options["active"] is None and data.arrivals is not None:
+        clock = online(**{**clock.options, "active": data.arrivals})
+    return clock.build(data.population)
+
+
 def described(data: Federation) -> dict[str, Any]:
     """What identifies the data: how it was made, its size, and a checksum of its bytes."""
-    sets: list[Any] = [data.train, data.test, data.central, data.validation]
+    sets: list[Any] = [data.train, data.test, data.central, data.validation, data.arrivals]
     if data.new is not None:
         sets += [data.new.train, data.new.test]
     checksum = 0

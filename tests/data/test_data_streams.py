@@ -127,3 +127,54 @@ def test_an_endless_iterable_is_read_up_to_the_limit():
 def test_bad_iterables_are_refused(rows, clients, sentence):
     with pytest.raises(InputError, match=sentence):
         from_iterable(rows, clients=clients)
+
+
+# Files
+
+
+@pytest.fixture
+def file(tmp_path):
+    """STREAM in another order, as a CSV file."""
+    path = tmp_path / "visits.csv"
+    rows = [f"{STREAM.names[who]},{when},{x},{y}" for who, when, [x], y in
+            zip(STREAM.client, STREAM.time, STREAM.inputs, STREAM.targets, strict=True)]
+    path.write_text("\n".join(["who,when,x,y", *rows[3:], *rows[:3]]) + "\n")
+    return path
+
+
+COLUMNS = {"client": "who", "time": "when", "targets": "y", "regression": True}
+
+
+def test_a_file_is_the_stream_that_it_holds(file):
+    expected, active = from_stream(STREAM, step="tick", ticks=5)
+    data = ct.stream(file, ticks=5, test=0, **COLUMNS)
+    # Rows of one moment keep the places they have in the file, where ann's second comes last.
+    assert sorted(data.train.inputs[:5, 0]) == sorted(expected.train.inputs[:5, 0])
+    np.testing.assert_array_equal(data.arrivals, active)
+
+
+def test_the_last_rows_of_each_client_are_for_testing_and_one_is_left(file):
+    data = ct.stream(file, test=0.5, **COLUMNS)
+    assert data.train.sizes.tolist() == [3, 1] and data.test.inputs[:, 0].tolist()[-2:] == [5, 6]
+    assert data.arrivals.sum(axis=0).tolist() == [3, 1]
+    assert ct.stream(file, test=0.99, **COLUMNS).train.sizes.tolist() == [1, 1]
+
+
+def test_the_online_clock_plays_what_the_data_says_unless_told_otherwise(file, tmp_path):
+    data = ct.stream(file, ticks=5, **COLUMNS)
+    problem, recipe = ct.regression(data, ct.linear()), ct.fedomd(step_size=0.01)
+    clocks = ct.online(), ct.online(active=data.arrivals), ct.online(active=np.ones((1, 2), bool))
+    finals = [ct.run(problem, data, recipe, rounds=5, clock=clock, out=tmp_path / str(number)).final
+              for number, clock in enumerate(clocks)]
+    met = [final["online.personal.loss.weighted"] for final in finals]
+    assert met[0] == met[1] != met[2]
+    assert ct.load(tmp_path / "0").predict(data.test.inputs).shape == (1,)
+
+
+def test_what_a_stream_cannot_do_is_said(file, tmp_path):
+    with pytest.raises(InputError, match="ends in .csv, .parquet, .npz"):
+        ct.stream(tmp_path / "visits.txt", **COLUMNS)
+    with pytest.raises(InputError, match="test is 1"):
+        ct.stream(file, test=1, **COLUMNS)
+    with pytest.raises(InputError, match="no rows to set aside"):
+        ct.with_validation(ct.stream(file, **COLUMNS), 0.2)
