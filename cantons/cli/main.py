@@ -111,6 +111,7 @@ def sweep(study: Path, grids: tuple[str, ...], seeds: int, out: Path | None, rou
           changes: tuple[str, ...]) -> None:
     """Try all combinations of the grid and choose by validation rows, held back from training.
 
+    A stream is chosen by what it is charged on its way, each example before it is learned from.
     Points that differ in step sizes and other real numbers, and all seeds, run together as one program. Called again
     after a crash, it goes on where it was.
     """
@@ -121,8 +122,8 @@ def sweep(study: Path, grids: tuple[str, ...], seeds: int, out: Path | None, rou
     asked = {} if rounds is None else {"rounds": rounds}
     folder = out or Path("results") / f"sweep-{study.stem}"
     with show.watching() as watcher:
-        metric, outcomes = play(study, parsed_grid(grids), seeds, folder, parsed(changes) | asked, watcher)
-    show.sweep(metric, outcomes, seeds)
+        by, metric, outcomes = play(study, parsed_grid(grids), seeds, folder, parsed(changes) | asked, watcher)
+    show.sweep(by, metric, outcomes, seeds)
     click.echo(f"run folders: {folder}/<point>-<seed>")
 
 

@@ -91,17 +91,19 @@ def comparison(folders: Sequence[Path]) -> None:
     console.print(_table(cells(rows, gone)))
 
 
-def sweep(metric: str, outcomes: Sequence[Outcome], seeds: int) -> None:
-    """One row per point, the best by validation first; below it why some have no number."""
+def sweep(by: str, metric: str, outcomes: Sequence[Outcome], seeds: int) -> None:
+    """One row per point, the best first; below it why some have no number."""
     keys = list(outcomes[0].point)
     short = [key.rpartition(".")[2] for key in keys]
-    rows = [[*(short if len(set(short)) == len(keys) else keys), "validation", "test"]]
+    rows = [[*(short if len(set(short)) == len(keys) else keys), by, "test"]]
     for outcome in outcomes:
-        spread = "" if math.isnan(outcome.spread) else f" ± {score(outcome.spread, beside=outcome.validation)}"
-        numbers = ("–", "–") if outcome.failure else (score(outcome.validation) + spread, score(outcome.test))
+        spread = "" if math.isnan(outcome.spread) else f" ± {score(outcome.spread, beside=outcome.score)}"
+        tested = "–" if math.isnan(outcome.test) else score(outcome.test)
+        numbers = ("–", "–") if outcome.failure else (score(outcome.score) + spread, tested)
         rows.append([*map(str, outcome.point.values()), *numbers])
     console = _console()
-    console.print(Text(f"personal {metric}, mean of {seeds} seed{'s' if seeds > 1 else ''}; best by validation first"))
+    console.print(Text(f"personal {metric}, mean of {seeds} seed{'s' if seeds > 1 else ''}; best by "
+                       f"{'validation' if by == 'validation' else 'what the stream cost'} first"))
     console.print(_table(rows))
     for outcome in outcomes:
         if outcome.failure:

@@ -23,14 +23,16 @@ from cantons.errors import InputError
 from cantons.protocol import Recipe
 from cantons.study.callbacks import Callback
 from cantons.study.checkpoint import Checkpoints
+from cantons.study.collective import collective
 from cantons.study.folder import Folder, flat, plain
+from cantons.study.hindsight import hindsight
 from cantons.study.interrupt import Interruption
 from cantons.study.parts import part
 from cantons.study.read import read_study
-from cantons.study.record import scored, sides, summary_of, traffic_of, travelled
+from cantons.study.record import met_online, scored, sides, summary_of, traffic_of, travelled
 from cantons.study.run import CHECKPOINT_SECONDS, Settled, check_parts, settled
 
-VALIDATION = 0.2  # of the training rows, where the study does not say
+VALIDATION = 0.2  # of the training rows, where the study does not say; a stream is scored on its way
 
 
 class Run(NamedTuple):
@@ -47,15 +49,15 @@ class Outcome(NamedTuple):
     """One point of the grid, over its seeds."""
 
     point: Mapping[str, Any]
-    validation: float  # NaN if it failed or diverged
+    score: float  # what is chosen by; NaN if it failed or diverged
     spread: float
     test: float
     failure: str  # why it has no number, if it has none
 
 
 def sweep(path: Path, grid: Mapping[str, Sequence[Any]], seeds: int, out: Path, changes: Mapping[str, Any],
-          watcher: Callback) -> tuple[str, list[Outcome]]:
-    """Run the grid; return the metric chosen by and the points, best first."""
+          watcher: Callback) -> tuple[str, str, list[Outcome]]:
+    """Run the grid; return where the scores chosen by come from, the metric, and the points, best first."""
     if "seed" in {*grid, *changes}:
         raise InputError("a sweep runs the seeds 0, 1, ...; say how many with --seeds, and leave seed alone.")
     points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
@@ -77,11 +79,12 @@ def sweep(path: Path, grid: Mapping[str, Sequence[Any]], seeds: int, out: Path, 
         first = next(iter(failures.values()))
         raise InputError(first if str(path) in first else f"{path}: {first}")
     maximise = runs[0].ready.problem.maximise if runs else ()
-    metric = "accuracy" if "accuracy" in maximise and _has_accuracy(runs) else "loss"
-    outcomes = [_outcome(point, [run for run in runs if run.point == point], metric, failures) for point in points]
+    by = "online" if runs and runs[0].ready.data.validation is None else "validation"
+    metric = "accuracy" if "accuracy" in maximise and _has_accuracy(runs, by) else "loss"
+    outcomes = [_outcome(point, [run for run in runs if run.point == point], by, metric, failures) for point in points]
     sign = -1 if metric in maximise else 1
-    outcomes.sort(key=lambda outcome: (np.isnan(outcome.validation), sign * np.nan_to_num(outcome.validation)))
-    return metric, outcomes
+    outcomes.sort(key=lambda outcome: (np.isnan(outcome.score), sign * np.nan_to_num(outcome.score)))
+    return by, metric, outcomes
 
 
 def label(point: Mapping[str, Any]) -> str:
@@ -112,7 +115,9 @@ def real_options(recipe: Recipe) -> list[str]:
 
 
 def _runs(path: Path, point: Mapping[str, Any], seeds: int, out: Path, changes: Mapping[str, Any]) -> list[Run]:
-    study = read_study(path, {"validation": VALIDATION, **changes, **point})
+    study = read_study(path, {**changes, **point})
+    if study.settings.validation is None and study.tables.get("clock", {}).get("name") != "online":
+        study = read_study(path, {"validation": VALIDATION, **changes, **point})
     problem, data, recipe, chosen = study.parts()
     first = settled(problem, data, recipe, **{"clock": None, "engine": Local(), **chosen})
     studies = [{**first.study, "seed": seed} for seed in range(seeds)]
@@ -162,6 +167,7 @@ class _Together:
             states = self.many.place(states)
         done, rounds, every = int(states.round[0]), self.study["rounds"], self.study["evaluate_every"]
         self.histories = [Folder(run.folder).rewind(done) for run in self.runs]
+        self.regrets = self._regrets()
         self.traffic = traffic_of(*self.many.message_and_upload(states))
         self.watcher.started({**self.study, "name": f"{len(self.runs)} runs"})
         if not self.histories[0]:
@@ -183,6 +189,16 @@ class _Together:
         for index, run in enumerate(self.runs):
             self._finish(index, run, one(last, index))
 
+    def _regrets(self) -> list[tuple]:
+        """What is to be said of each run's regret, if it plays a stream."""
+        if not self.runs[0].ready.clock.online:
+            return [() for _ in self.runs]
+        begun = jax.device_get(self.many.begin().server.shared)
+        about = [(self.problem, run.ready.algorithm, run.ready.clock, self.data,
+                  (one(begun, index), self.many.start_private(index)), self.study["rounds"])
+                 for index, run in enumerate(self.runs)]
+        return [(hindsight(*each), collective(*each)) for each in about]
+
     def _evaluate(self, states: Any, rounds: int) -> None:
         """Score all runs, and write each one's row."""
         scores = {side: self.many.evaluate(states, side) for side in sides(self.data)}
@@ -191,6 +207,11 @@ class _Together:
         for index, run in enumerate(self.runs):
             state = one(here, index)
             row, columns = scored(self.problem, self.data, one(scores, index))
+            if run.ready.clock.online:
+                met, by_client = met_online(self.problem, self.data, state)
+                row, columns = row | met, columns | by_client
+                for regret in self.regrets[index]:
+                    row |= regret(state)
             moved, more = travelled(self.data, state, self.traffic)
             record = {"round": int(state.round), **row, **moved, "seconds": self.seconds / len(self.runs),
                       "seconds_per_round": shared / rounds if rounds else None}
@@ -211,21 +232,24 @@ def one(tree: Any, index: int) -> Any:
     return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
-def _has_accuracy(runs: Sequence[Run]) -> bool:
-    return any("validation.personal.accuracy.mean" in row for run in runs for row in Folder(run.folder).records()[-1:])
+def _has_accuracy(runs: Sequence[Run], by: str) -> bool:
+    return any(f"{by}.personal.accuracy.mean" in row for run in runs for row in Folder(run.folder).records()[-1:])
 
 
-def _outcome(point: Mapping[str, Any], runs: Sequence[Run], metric: str, failures: Mapping[str, str]) -> Outcome:
+def _outcome(point: Mapping[str, Any], runs: Sequence[Run], by: str, metric: str,
+             failures: Mapping[str, str]) -> Outcome:
     failure = failures.get(label(point), "")
     if failure:
         return Outcome(point, np.nan, np.nan, np.nan, failure)
     last = [Folder(run.folder).records()[-1] for run in runs]
 
     def numbers(name: str) -> np.ndarray:
-        values = [row[f"{name}.personal.{metric}.mean"] for row in last]
+        values = [row.get(f"{name}.personal.{metric}.mean") for row in last]
         return np.array([np.nan if value is None else value for value in values])
 
-    validation = numbers("validation")
-    spread = float(validation.std(ddof=1)) if len(runs) > 1 else np.nan
-    diverged = "" if np.isfinite(validation).all() else "diverged: its loss is not a number"
-    return Outcome(point, float(validation.mean()), spread, float(numbers("test").mean()), diverged)
+    chosen_by = numbers(by)
+    if by == "online":  # a client whose loss is not a number is not charged, which must not look like a gain
+        chosen_by = np.where([row["rejected_uploads"] > 0 for row in last], np.nan, chosen_by)
+    spread = float(chosen_by.std(ddof=1)) if len(runs) > 1 else np.nan
+    diverged = "" if np.isfinite(chosen_by).all() else "diverged: its loss is not a number"
+    return Outcome(point, float(chosen_by.mean()), spread, float(numbers("test").mean()), diverged)

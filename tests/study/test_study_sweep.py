@@ -11,7 +11,8 @@ import cantons as ct
 from cantons.data import with_validation
 from cantons.engine.many import Many
 from cantons.study.callbacks import Callback
-from cantons.study.sweep import grouped, sweep
+from cantons.study.read import read_study
+from cantons.study.sweep import grouped, label, sweep
 
 STUDY = """
 rounds = 4
@@ -46,7 +47,8 @@ def study(tmp_path_factory):
 @pytest.fixture(scope="module")
 def swept(study):
     out = study.parent / "out"
-    metric, outcomes = sweep(study, GRID, 2, out, {}, Callback())
+    by, metric, outcomes = sweep(study, GRID, 2, out, {}, Callback())
+    assert by == "validation"
     return out, metric, outcomes
 
 
@@ -71,13 +73,13 @@ def test_the_best_by_validation_comes_first(swept):
     out, metric, outcomes = swept
     assert metric == "accuracy"
     assert len(outcomes) == 4
-    means = [outcome.validation for outcome in outcomes]
+    means = [outcome.score for outcome in outcomes]
     assert means == sorted(means, reverse=True)
     summaries = [json.loads((out / f"step_size=0.2,epochs=1-{seed}" / "summary.json").read_text()) for seed in (0, 1)]
     mean = np.mean([summary["final"]["validation.personal.accuracy.mean"] for summary in summaries])
     point = {"algorithm.step_size": 0.2, "algorithm.epochs": 1}
     found = next(outcome for outcome in outcomes if outcome.point == point)
-    assert found.validation == pytest.approx(mean)
+    assert found.score == pytest.approx(mean)
 
 
 def test_seeds_and_real_numbers_share_a_program_and_whole_numbers_do_not(study):
@@ -89,7 +91,7 @@ def test_seeds_and_real_numbers_share_a_program_and_whole_numbers_do_not(study):
 
 
 def test_a_point_that_fails_is_named_and_ends_nothing(study, tmp_path):
-    _, outcomes = sweep(study, {"algorithm.step_size": [0.1, -1.0], "cohort": [4, 99]}, 1, tmp_path, {"rounds": 1},
+    *_, outcomes = sweep(study, {"algorithm.step_size": [0.1, -1.0], "cohort": [4, 99]}, 1, tmp_path, {"rounds": 1},
                         Callback())
     assert [outcome.failure == "" for outcome in outcomes] == [True, False, False, False]
     failures = {tuple(outcome.point.values()): outcome.failure for outcome in outcomes}
@@ -103,7 +105,7 @@ def test_called_again_it_makes_only_what_is_missing(study, swept):
     lost = out / "step_size=0.2,epochs=1-1"
     before, stamp = (lost / "metrics.jsonl").read_text(), kept.stat().st_mtime_ns
     shutil.rmtree(lost)
-    _, again = sweep(study, GRID, 2, out, {}, Callback())
+    *_, again = sweep(study, GRID, 2, out, {}, Callback())
     assert kept.stat().st_mtime_ns == stamp
     timed = ("seconds", "seconds_per_round")
     for line, expected in zip((lost / "metrics.jsonl").read_text().splitlines(), before.splitlines(), strict=True):
@@ -159,3 +161,48 @@ def test_validation_rows_leave_training_and_touch_no_other_set():
 def test_a_client_with_one_row_keeps_it_for_training():
     data = ct.federation(np.zeros((3, 2)), np.zeros(3, int), ["a", "b", "b"], classes=2, test=0.0)
     assert (with_validation(data, 0.9).train.sizes == 1).all()
+
+
+STREAM = """
+rounds = 30
+precision = "float64"
+
+[data]
+name = "moving"
+clients = 4
+steps = 30
+test = 5
+
+[problem]
+name = "target"
+
+[algorithm]
+name = "fedomd"
+within = { name = "box", low = -3, high = 3 }
+
+[clock]
+name = "online"
+sync = 3
+score = "everyone"
+"""
+
+
+def test_a_stream_is_chosen_by_what_it_cost_and_has_its_regret(tmp_path):
+    path = tmp_path / "stream.toml"
+    path.write_text(STREAM)
+    grid = {"algorithm.step_size": [0.001, 0.2, 0.05]}
+    by, metric, outcomes = sweep(path, grid, 1, tmp_path / "out", {}, Callback())
+    assert (by, metric) == ("online", "loss")
+    assert outcomes == sorted(outcomes, key=lambda outcome: outcome.score)
+    alone = read_study(path, outcomes[0].point).run().final
+    found = json.loads((tmp_path / "out" / f"{label(outcomes[0].point)}-0" / "summary.json").read_text())["final"]
+    for key in ("online.personal.loss.mean", "online.collective_regret", "online.dynamic_regret",
+                "test.personal.loss.mean"):
+        assert found[key] == pytest.approx(alone[key], rel=1e-9), key
+
+
+def test_the_study_says_how_much_to_set_aside(study, tmp_path):
+    path = study.with_name("half.toml")
+    path.write_text("validation = 0.5\n" + study.read_text())
+    sweep(path, {"algorithm.step_size": [0.1]}, 1, tmp_path, {"rounds": 1}, Callback())
+    assert json.loads((tmp_path / "step_size=0.1-0" / "study.json").read_text())["validation"] == 0.5
