@@ -123,6 +123,16 @@ def test_an_explicit_list_is_the_papers_set_of_synchronisations():
     np.testing.assert_allclose(listed.points, periodic.points, atol=1e-13)
 
 
+def test_a_meeting_at_the_end_touches_the_last_points_alone_and_the_last_loss_no_point():
+    values = targets()
+    other = np.concatenate([values[:, :-1], values[:, -1:] + 1], axis=1)
+    apart, together, changed = (Path(own, ct.fedomd(step_size=0.3), sync=meetings) for own, meetings in (
+        (values, [1, 7]), (values, [1, 7, STEPS]), (other, [1, 7, STEPS])))
+    np.testing.assert_array_equal(together.points[:-1], apart.points[:-1])
+    assert np.ptp(together.points[-1]) < 1e-12 < np.ptp(apart.points[-1])
+    np.testing.assert_array_equal(changed.points, together.points)
+
+
 def test_drift_is_bounded_by_twice_the_steps_since_the_last_synchronisation():
     values = targets(width=2)
     path = Path(values, ct.fedomd(step_size=0.1, within=BOX), sync=6)
