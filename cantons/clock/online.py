@@ -25,6 +25,7 @@ Delay = int | Sequence[int] | np.ndarray | Mapping[str, Any]
 
 
 Sync = int | Sequence[int] | Mapping[str, Any]
+Active = np.ndarray | str | Mapping[str, Any]
 
 
 class Arrays(NamedTuple):
@@ -33,6 +34,7 @@ class Arrays(NamedTuple):
     up: np.ndarray  # int32[2, population]
     down: np.ndarray
     active: np.ndarray | None  # bool[steps, population]
+    arrival: np.ndarray | None  # [population]: the chance of having examples in a step
     weights: np.ndarray  # [population]
     meets: np.ndarray | None  # bool[steps + 1]: an explicit list of synchronisations
     period: np.ndarray | None  # int32
@@ -41,16 +43,17 @@ class Arrays(NamedTuple):
 
 @clock
 def online(population: int, *, uplink: Delay = 0, downlink: Delay = 0, batch: int = 1, order: str = "cycle",
-           active: np.ndarray | str | None = None, weights: str = "equal", sync: Sync = 1, counted: int | None = None,
+           active: Active | None = None, weights: str = "equal", sync: Sync = 1, counted: int | None = None,
            score: str = "own", label_delay: int = 0, longest: int | None = None) -> Clock:
     """Every client meets `batch` examples in each step and is scored on them before it learns from them.
 
     `uplink` and `downlink` are delays in steps: a number, one number per client, or {"least": a, "most": b} to draw
     each step's delay uniformly from a to b (a and b may be lists too). `order` says how a client meets its training
     examples: "cycle" goes through them as they are stored, over and over; "shuffle" in another order each time;
-    "sample" draws with replacement. `active` is a trace of who has examples in which step, as for `rounds`; the others
+    "sample" draws with replacement. `active` is a trace of who has examples in which step, as for `rounds`, or
+    {"probability": p}, one for all clients or one for each, drawn in each step from a `seed` of its own; the others
     are silent. `weights = "inverse"` lets client i's uploads weigh T / N_i, where N_i of the trace's T steps are
-    active: then every client counts the same, however often it speaks.
+    active (or 1 / p_i): then every client counts the same, however often it speaks.
 
     `sync` says when server and clients exchange anything: every so many steps; before the steps listed (counted from 1,
     the first of which is 1); or {"probability": p}, drawn anew in each step from a `seed` of its own. Between two
@@ -64,8 +67,9 @@ def online(population: int, *, uplink: Delay = 0, downlink: Delay = 0, batch: in
     one_of("order", order, ("cycle", "shuffle", "sample"))
     one_of("weights", weights, ("equal", "inverse"))
     up, down = _delays("uplink", uplink, population), _delays("downlink", downlink, population)
-    trace = None if active is None else read_trace("active", active, population)
-    if weights == "inverse" and trace is None:
+    arrival = _chances(active, population) if isinstance(active, Mapping) else None
+    trace = None if active is None or isinstance(active, Mapping) else read_trace("active", active, population)
+    if weights == "inverse" and active is None:
         raise InputError('weights = "inverse" weighs clients by how rarely they are active; give the trace, active.')
     if longest is not None:
         at_least("longest", longest, int(max(up.max(), down.max())))
@@ -76,12 +80,12 @@ def online(population: int, *, uplink: Delay = 0, downlink: Delay = 0, batch: in
         if counted > population:
             raise InputError(f"counted is {counted} but there are only {population} clients.")
     meets, period, chance, gap = _meetings(sync)
-    arrays = Arrays(up, down, trace, _weights(weights, trace, population), meets, period, chance)
+    arrays = Arrays(up, down, trace, arrival, _weights(weights, trace, arrival, population), meets, period, chance)
     ids = np.arange(population, dtype=np.int32)
     steady = bool((up[0] == up[1]).all() and (down[0] == down[1]).all())
 
     def plan(arrays: Arrays, key: Key, round: Array) -> Plan:
-        acts = jnp.ones(population, bool) if arrays.active is None else arrays.active[round % arrays.active.shape[0]]
+        acts = _acting(arrays, round, active, population)
         counts = acts if counted is None else acts & (permutation(key, population)(jnp.asarray(ids)) < counted)
         if gap != 1:  # what is sent in this step is for the meeting after it
             counts = counts & _meeting(arrays, round + 1, sync)
@@ -90,9 +94,30 @@ def online(population: int, *, uplink: Delay = 0, downlink: Delay = 0, batch: in
                     None if gap == 1 else _meeting(arrays, round, sync))
 
     most_up, most_down = (int(delay.max()) if longest is None else longest for delay in (up, down))
-    return Clock(population, trace is None, arrays, plan, actors_hear=True,
+    return Clock(population, active is None, arrays, plan, actors_hear=True,
                  online=Online(batch, order, most_up, most_down, steady, gap, score == "everyone",
                                None if counted == population else counted, label_delay))
+
+
+def _chances(active: Mapping[str, Any], population: int) -> np.ndarray:
+    if not {"probability"} <= set(active) <= {"probability", "seed"}:
+        raise InputError(f"active is {dict(active)}; random arrivals have the key probability, and may have seed.")
+    values = np.asarray(active["probability"], np.float32)
+    if values.shape not in ((), (population,)):
+        raise InputError(f"active has {values.size} probabilities for {population} clients; give one, or one for each.")
+    if not ((values > 0) & (values <= 1)).all():
+        raise InputError(f"active has the probability {active['probability']}; give numbers above 0, and at most 1.")
+    return np.broadcast_to(values, population)
+
+
+def _acting(arrays: Arrays, round: Array, active: Active | None, population: int) -> Array:
+    if arrays.active is not None:
+        return jnp.asarray(arrays.active)[round % arrays.active.shape[0]]
+    if arrays.arrival is None:
+        return jnp.ones(population, bool)
+    assert isinstance(active, Mapping)
+    key = jax.random.fold_in(jax.random.key(active.get("seed", 0)), round)
+    return jax.random.uniform(key, (population,), jnp.float32) < arrays.arrival
 
 
 def _meetings(sync: Sync) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None, int | None]:
@@ -155,8 +180,10 @@ def _delays(name: str, delay: Delay, population: int) -> np.ndarray:
     return np.stack(rows).astype(np.int32)
 
 
-def _weights(kind: str, trace: np.ndarray | None, population: int) -> np.ndarray:
-    if kind == "equal" or trace is None:
+def _weights(kind: str, trace: np.ndarray | None, arrival: np.ndarray | None, population: int) -> np.ndarray:
+    if kind == "equal":
         return np.ones(population, np.float32)
-    speaks = trace.sum(axis=0)
-    return (len(trace) / np.maximum(speaks, 1)).astype(np.float32)
+    if arrival is not None:
+        return (1 / arrival).astype(np.float32)
+    assert trace is not None
+    return (len(trace) / np.maximum(trace.sum(axis=0), 1)).astype(np.float32)

@@ -221,6 +221,9 @@ def test_a_method_for_streams_refuses_rounds(joint, numbers):
     ({"batch": 0}, "batch"),
     ({"weights": "inverse"}, "give the trace"),
     ({"active": np.ones((3, 5))}, "one column for each of the 7 clients"),
+    ({"active": {"rate": 0.5}}, "random arrivals have the key probability"),
+    ({"active": {"probability": 0}}, "active has the probability 0; give numbers above 0"),
+    ({"active": {"probability": [0.5, 0.5]}}, "active has 2 probabilities for 7 clients"),
 ])
 def test_a_clock_that_cannot_tick_says_why(options, words):
     with pytest.raises(ct.InputError, match=words):
@@ -255,6 +258,20 @@ def test_an_incremental_method_survives_delay(numbers, least_squares):
                   steps=30)
     np.testing.assert_allclose(late.server.total["layer0"]["weight"],
                                late.clients.told["layer0"]["weight"].sum(axis=0), atol=1e-12)
+
+
+# Arrivals at random
+
+
+def test_random_arrivals_are_a_trace_that_is_drawn_on_the_way(joint, numbers):
+    chances = [0.1, 0.3, 0.5, 0.7, 0.9, 1.0, 0.5]
+    clock = ct.online(active={"probability": chances, "seed": 4}, weights="inverse").build(POPULATION)
+    trace = np.array([clock.plan(clock.arrays, jax.random.key(0), jnp.int32(step)).acts for step in range(400)])
+    assert trace[:, 5].all() and np.abs(trace.mean(axis=0) - chances).max() < 0.1
+    np.testing.assert_allclose(clock.arrays.weights, 1 / np.array(chances), rtol=1e-6)
+    drawn, told = (played(joint, numbers, ct.fedres_online_sgd(step_size=0.02), ct.online(active=active))
+                   for active in ({"probability": chances, "seed": 4}, trace))
+    jax.tree.map(np.testing.assert_array_equal, drawn, told)
 
 
 # Methods made for rounds, on a stream
