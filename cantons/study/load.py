@@ -34,6 +34,9 @@ def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recip
     if not study_file.exists():
         raise InputError(f"{path} is not a run folder: it has no {study_file.name}.")
     study = read_json(study_file)
+    if "models" in study:
+        raise InputError(f"{path} is a run whose clients brought models of their own, and those are not kept in it; "
+                         "predict with what run_with_models returned.")
     if data is None:
         data = _data(study)
     problem = problem or _problem(study, data, path)
