@@ -14,6 +14,7 @@ import numpy as np
 from cantons.data.checks import as_labels, finite
 from cantons.data.csv import read_csv
 from cantons.data.federation import Federation, Population
+from cantons.data.files import reading
 from cantons.data.parquet import read_parquet
 from cantons.data.readers import read_npz
 from cantons.data.recorded import recorded
@@ -32,7 +33,8 @@ def stream(path: str | Path, *, targets: str, client: str, time: str, inputs: st
     `client` and `time` name the columns that say whose a row is and when it came; `step`, `ticks` and `test` are those
     of `from_stream`, with as many ticks as the client has rows who has most, if they are not given.
     """
-    read = READERS.get(Path(path).suffix)
+    with reading(path):
+        read = READERS.get(Path(path).suffix)
     if read is None:
         raise InputError(f"cannot read a stream from {Path(path).name}; give a file that ends in {', '.join(READERS)}.")
     given = {} if inputs is None else {"inputs": inputs}

@@ -173,7 +173,8 @@ def test_the_online_clock_plays_what_the_data_says_unless_told_otherwise(file, t
 
 def test_what_a_stream_cannot_do_is_said(file, tmp_path):
     with pytest.raises(InputError, match="ends in .csv, .parquet, .npz"):
-        ct.stream(tmp_path / "visits.txt", **COLUMNS)
+        ct.stream(file.rename(tmp_path / "visits.txt"), **COLUMNS)
+    file = (tmp_path / "visits.txt").rename(file)
     with pytest.raises(InputError, match="test is 1"):
         ct.stream(file, test=1, **COLUMNS)
     with pytest.raises(InputError, match="no rows to set aside"):
