@@ -116,8 +116,13 @@ def _acting(arrays: Arrays, round: Array, active: Active | None, population: int
     if arrays.arrival is None:
         return jnp.ones(population, bool)
     assert isinstance(active, Mapping)
-    key = jax.random.fold_in(jax.random.key(active.get("seed", 0)), round)
-    return jax.random.uniform(key, (population,), jnp.float32) < arrays.arrival
+    return _uniform(active, "active", round, (population,)) < arrays.arrival
+
+
+def _uniform(given: Mapping[str, Any], what: str, round: Array, shape: tuple[int, ...]) -> Array:
+    """Numbers of this step; those for other purposes are others, though the seed be the same."""
+    key = jax.random.fold_in(jax.random.key(given.get("seed", 0)), ("sync", "active").index(what))
+    return jax.random.uniform(jax.random.fold_in(key, round), shape, jnp.float32)
 
 
 def _meetings(sync: Sync) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None, int | None]:
@@ -147,8 +152,7 @@ def _meeting(arrays: Arrays, round: Array, sync: Sync) -> Array:
     if arrays.period is not None:
         return round % arrays.period == 0
     assert arrays.chance is not None and isinstance(sync, Mapping)
-    draw = jax.random.uniform(jax.random.fold_in(jax.random.key(sync.get("seed", 0)), round), (), jnp.float32)
-    return draw < arrays.chance
+    return _uniform(sync, "sync", round, ()) < arrays.chance
 
 
 def _drawn(key: Key, link: int, bounds: Array | np.ndarray, steady: bool) -> Array:

@@ -33,7 +33,7 @@ def stream(path: str | Path, *, targets: str, client: str, time: str, inputs: st
     `client` and `time` name the columns that say whose a row is and when it came; `step`, `ticks` and `test` are those
     of `from_stream`, with as many ticks as the client has rows who has most, if they are not given.
     """
-    with reading(path):
+    with reading(path):  # before its ending: a file that is not there has none to complain about
         read = READERS.get(Path(path).suffix)
     if read is None:
         raise InputError(f"cannot read a stream from {Path(path).name}; give a file that ends in {', '.join(READERS)}.")
@@ -120,10 +120,10 @@ def from_iterable(rows: Iterable[tuple], *, clients: int | str | None = None, re
 
 def _last(stream: Stream, part: float) -> np.ndarray:
     """Which rows are among the last of their client's; a client keeps one to learn from."""
-    held = np.zeros(len(stream.client), bool)
-    for number in np.unique(stream.client):
-        rows = np.flatnonzero(stream.client == number)
-        held[rows[max(1, len(rows) - round(part * len(rows))):]] = part > 0
+    packed, sizes = np.argsort(stream.client, kind="stable"), np.bincount(stream.client, minlength=len(stream.names))
+    places = np.arange(len(packed)) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # from 0, for each client
+    held = np.empty(len(packed), bool)
+    held[packed] = places >= np.repeat(np.maximum(sizes - np.rint(part * sizes), 1), sizes)
     return held
 
 

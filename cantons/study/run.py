@@ -20,11 +20,10 @@ from cantons.errors import InputError, at_least, one_of
 from cantons.protocol import Algorithm, Clock, Problem, PyTree, Recipe, Stack, State
 from cantons.study.callbacks import Callback
 from cantons.study.checkpoint import Checkpoints
-from cantons.study.collective import collective
 from cantons.study.folder import Folder
-from cantons.study.hindsight import hindsight
 from cantons.study.interrupt import Interruption
-from cantons.study.record import met_online, scored, sides, summary_of, traffic_of, travelled
+from cantons.study.on_the_way import on_the_way
+from cantons.study.record import scored, sides, summary_of, traffic_of, travelled
 from cantons.study.result import Result, Trained
 
 BLOCK_SECONDS = 1.0  # how long a block may take: Ctrl-C and progress wait for its end
@@ -189,9 +188,8 @@ class _Run:
         self.diverged = False
 
     def play(self, state: State) -> Result:
-        about = (self.problem, self.algorithm, self.session.clock, self.data,
-                 (state.server.shared, self.session.start_private), self.rounds)
-        self.regrets = hindsight(*about), collective(*about)
+        self.on_the_way = on_the_way(self.problem, self.algorithm, self.session.clock, self.data,
+                                     (state.server.shared, self.session.start_private), self.rounds)
         if self.folder is not None:
             self.folder.open(self.study, self.resume)
             self.checkpoints = Checkpoints(self.folder.path / "checkpoints", self.study["keep"])
@@ -263,11 +261,8 @@ class _Run:
         began = time.perf_counter()
         scores = {side: self.session.evaluate(state, side) for side in sides(self.data)}
         found, columns = scored(self.problem, self.data, scores)
-        if self.session.clock.online:
-            met, more = met_online(self.problem, self.data, state)
-            found, columns = found | met, columns | more
-            for regret in self.regrets:
-                found |= regret(state)
+        met, by_client = self.on_the_way(state)
+        found, columns = found | met, columns | by_client
         moved, more_columns = travelled(self.data, state, self.traffic)
         updates = moved["uploads"] - (self.history[-1]["uploads"] if self.history else 0)
         self.seconds += self.since

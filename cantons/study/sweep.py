@@ -23,13 +23,12 @@ from cantons.errors import InputError
 from cantons.protocol import Recipe
 from cantons.study.callbacks import Callback
 from cantons.study.checkpoint import Checkpoints
-from cantons.study.collective import collective
 from cantons.study.folder import Folder, flat, plain
-from cantons.study.hindsight import hindsight
 from cantons.study.interrupt import Interruption
+from cantons.study.on_the_way import on_the_way
 from cantons.study.parts import part
 from cantons.study.read import read_study
-from cantons.study.record import met_online, scored, sides, summary_of, traffic_of, travelled
+from cantons.study.record import scored, sides, summary_of, traffic_of, travelled
 from cantons.study.run import CHECKPOINT_SECONDS, Settled, check_parts, settled
 
 VALIDATION = 0.2  # of the training rows, where the study does not say; a stream is scored on its way
@@ -158,6 +157,7 @@ class _Together:
         self.took, self.seconds, self.saved_at = 0.0, 0.0, time.monotonic()
 
     def play(self, states: Any, interruption: Interruption) -> None:
+        begun = jax.device_get(states.server.shared)
         found = self.checkpoints.newest(states)
         if found is not None:
             states, about, complaints = found
@@ -167,7 +167,10 @@ class _Together:
             states = self.many.place(states)
         done, rounds, every = int(states.round[0]), self.study["rounds"], self.study["evaluate_every"]
         self.histories = [Folder(run.folder).rewind(done) for run in self.runs]
-        self.regrets = self._regrets()
+        self.on_the_way = [
+            on_the_way(self.problem, run.ready.algorithm, run.ready.clock, self.data,
+                       (one(begun, index), self.many.start_private(index)), rounds)
+            for index, run in enumerate(self.runs)]
         self.traffic = traffic_of(*self.many.message_and_upload(states))
         self.watcher.started({**self.study, "name": f"{len(self.runs)} runs"})
         if not self.histories[0]:
@@ -189,16 +192,6 @@ class _Together:
         for index, run in enumerate(self.runs):
             self._finish(index, run, one(last, index))
 
-    def _regrets(self) -> list[tuple]:
-        """What is to be said of each run's regret, if it plays a stream."""
-        if not self.runs[0].ready.clock.online:
-            return [() for _ in self.runs]
-        begun = jax.device_get(self.many.begin().server.shared)
-        about = [(self.problem, run.ready.algorithm, run.ready.clock, self.data,
-                  (one(begun, index), self.many.start_private(index)), self.study["rounds"])
-                 for index, run in enumerate(self.runs)]
-        return [(hindsight(*each), collective(*each)) for each in about]
-
     def _evaluate(self, states: Any, rounds: int) -> None:
         """Score all runs, and write each one's row."""
         scores = {side: self.many.evaluate(states, side) for side in sides(self.data)}
@@ -207,17 +200,13 @@ class _Together:
         for index, run in enumerate(self.runs):
             state = one(here, index)
             row, columns = scored(self.problem, self.data, one(scores, index))
-            if run.ready.clock.online:
-                met, by_client = met_online(self.problem, self.data, state)
-                row, columns = row | met, columns | by_client
-                for regret in self.regrets[index]:
-                    row |= regret(state)
+            met, by_client = self.on_the_way[index](state)
             moved, more = travelled(self.data, state, self.traffic)
-            record = {"round": int(state.round), **row, **moved, "seconds": self.seconds / len(self.runs),
+            record = {"round": int(state.round), **row, **met, **moved, "seconds": self.seconds / len(self.runs),
                       "seconds_per_round": shared / rounds if rounds else None}
             self.histories[index].append(record)
             Folder(run.folder).append(record)
-            Folder(run.folder).clients(columns | more)
+            Folder(run.folder).clients(columns | by_client | more)
         self.watcher.evaluated(self.histories[0][-1])
 
     def _finish(self, index: int, run: Run, state: Any) -> None:

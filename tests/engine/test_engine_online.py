@@ -274,6 +274,13 @@ def test_random_arrivals_are_a_trace_that_is_drawn_on_the_way(joint, numbers):
     jax.tree.map(np.testing.assert_array_equal, drawn, told)
 
 
+def test_random_arrivals_and_random_meetings_have_nothing_to_do_with_each_other():
+    clock = ct.online(active={"probability": 0.5}, sync={"probability": 0.5}).build(POPULATION)
+    plans = [clock.plan(clock.arrays, jax.random.key(0), jnp.int32(step)) for step in range(100)]
+    acts, meets = np.array([plan.acts for plan in plans]), np.array([plan.sends for plan in plans])
+    assert np.abs((acts == meets[:, None]).mean(axis=0) - 0.5).max() < 0.2
+
+
 # Methods made for rounds, on a stream
 
 
