@@ -133,13 +133,25 @@ def no_request(client: PyTree, data: Data) -> PyTree:
     return ()
 
 
-class Promise(NamedTuple):
-    """What an online algorithm says of the set it is kept in, and of its collective regret there."""
+class Needs(NamedTuple):
+    """What an algorithm cannot do without: a study that lacks it is refused in a sentence."""
 
+    private: bool = False  # a problem with a private part
+    shared: bool = True  # a problem with a shared part
+    stream: bool = False  # a clock with a stream of examples: it learns from `data.now()`
+    counts_once: bool = False  # a clock that never counts one upload several times
+    central: str = ""  # "pooled": the examples of all clients in one place, as a datacenter's
+
+
+class Theory(NamedTuple):
+    """What is known about an algorithm that keeps the shared part in a convex set: the set, and its regret there."""
+
+    within: Callable[[PyTree], PyTree] | None  # the nearest point of the set
+    check_start: Callable[[PyTree], None]  # refuse a shared part to begin with
     corner: Callable[[PyTree], PyTree] | None  # direction -> the set's point furthest in it; None: the set has no end
-    dual_size: Callable[[PyTree], Array]  # of a gradient, in the norm in which the bound measures how steep losses are
-    # (start, steepest gradient, curvature of the losses in l2, gap, steps) -> the most regret; None: no promise
-    bound: Callable[[PyTree, float, float, int, int], float | None]
+    dual_norm: Callable[[PyTree], Array]  # of a gradient, in the norm in which the bound measures how steep losses are
+    # (start, steepest gradient, curvature of the losses in l2, gap, steps) -> the most regret; None: nothing is proved
+    regret_bound: Callable[[PyTree, float, float, int, int], float | None]
 
 
 class Algorithm(NamedTuple):
@@ -160,14 +172,8 @@ class Algorithm(NamedTuple):
     select: Callable[[PyTree, PyTree], PyTree] = everything
     note: Callable[[Key, PyTree, PyTree, Data], PyTree] = nothing_noted  # with an upload; `receive` gets it back
     score: Callable[[Key, PyTree, PyTree, Data], dict[str, Array]] | None = None  # online: what a step is charged
-    needs_private: bool = False  # refuse a problem whose private part is empty
-    needs_shared: bool = True  # refuse a problem whose shared part is empty
-    online: bool = False  # refuse a clock without a stream of examples: it learns from `data.now()`
-    counts_once: bool = False  # refuse a clock that may count one upload several times
-    within: Callable[[PyTree], PyTree] | None = None  # nearest point of the set the shared part is kept in, if any
-    check_start: Callable[[PyTree], None] | None = None  # refuse a shared part to begin with
-    central: str = "own"  # what `central` is: the datacenter's "own" data, or all clients' data "pooled"
-    promise: Promise | None = None  # online: what its theorems say, for the regret to be held against
+    needs: Needs = Needs()
+    theory: Theory | None = None  # for the regret to be measured in its set, and held against its bound
 
 
 class Recipe(NamedTuple):

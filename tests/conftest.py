@@ -140,7 +140,7 @@ def played():
 
     def play(problem, data, recipe, rounds, clock=None, engine=None, initial=None, seed=0):
         algorithm = recipe.build(problem, data.population)
-        central = pooled(data.train) if algorithm.central == "pooled" else data.central
+        central = pooled(data.train) if algorithm.needs.central == "pooled" else data.central
         clock = (clock or ct.rounds()).build(data.population)
         session = (engine or ct.Local(devices=1)).start(problem, algorithm, clock, data, central, seed)
         return jax.device_get(session.advance(session.begin(initial), rounds))
@@ -161,7 +161,7 @@ class PlainLoop:
         self.algorithm = recipe.build(problem, data.population)
         self.population = data.population
         self.train = jax.tree.map(_default_precision, data.train)
-        self.central = pooled(self.train) if self.algorithm.central == "pooled" else None
+        self.central = pooled(self.train) if self.algorithm.needs.central == "pooled" else None
         self.start_key, self.run_key, _ = jax.random.split(jax.random.key(seed), 3)
         self.begin(problem.init(self.start_key))
         self._act = jax.jit(self._acted)

@@ -18,7 +18,7 @@ import cantons as ct
 from cantons.algorithm import ROUNDS as ALGORITHMS
 from cantons.data import pooled
 from cantons.metrics import leaves, nbytes
-from cantons.protocol import Algorithm, Clock, Plan, PyTree, Stack, Sum
+from cantons.protocol import Algorithm, Clock, Needs, Plan, PyTree, Stack, Sum
 from cantons.study.checkpoint import Checkpoints
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -128,7 +128,7 @@ class Stage:
     """An algorithm on an engine, compiled once for all the tests that look at it."""
 
     def __init__(self, algorithm, problem, data, engine):
-        central = pooled(data.train) if algorithm.central == "pooled" else None
+        central = pooled(data.train) if algorithm.needs.central == "pooled" else None
         self.session = engine.start(problem, algorithm, SCRIPTED, data, central, seed=3)
         self.start = jax.device_get(self.session.begin())
 
@@ -318,7 +318,7 @@ def side_by_side(algorithms):
         server_update=lambda key, server, aggregate, central: server._replace(each=each(
             lambda name, one: one.server_update(key, server.each[name], aggregate[name], central))),
         model=lambda key, message, client, data: message,
-        central="pooled",
+        needs=Needs(central="pooled"),
     )
 
 
@@ -369,7 +369,7 @@ def test_messages_and_uploads_carry_exactly_what_they_say(name, split, labels):
     for tree, expected in zip(travelling(algorithm, problem, labels), TRAVELS[name], strict=True):
         sent = [(path, shape) for path, shape, _ in leaves(tree)]
         assert sorted(sent) == sorted(spelled_out(expected, *parts))
-        if split == "output" and algorithm.central != "pooled":
+        if split == "output" and algorithm.needs.central != "pooled":
             private_shapes = {shape for _, shape, _ in leaves(parts[1])}
             assert private_shapes == {(5, 3), (3,)}  # no array of the shared part looks like these
             assert not private_shapes & {shape for _, shape in sent}

@@ -19,7 +19,7 @@ from cantons.algorithm.schedule import Schedule
 from cantons.algorithm.trees import zeros
 from cantons.errors import InputError, at_least, one_of, positive
 from cantons.problem.bandit import of_actions, regret_of, rewards_of
-from cantons.protocol import Aggregator, Algorithm, Array, Batch, Key, Problem, PyTree, Receipt, Stack, Sum
+from cantons.protocol import Aggregator, Algorithm, Array, Batch, Key, Needs, Problem, PyTree, Receipt, Stack, Sum
 from cantons.recipe import algorithm
 
 
@@ -144,7 +144,8 @@ def fedres_bandit(problem: Problem, population: int, *, explore: str = "every", 
         return _where(used > 0, inner.server_update(key, server, learned, central), server)
 
     return Algorithm(inner.init_server, init_client, inner.broadcast, client_update, _of_used(inner.aggregate),
-                     server_update, model, receive=receive, note=note, score=score, online=True, needs_shared=False)
+                     server_update, model, receive=receive, note=note, score=score,
+                     needs=Needs(shared=False, stream=True))
 
 
 def inverse_gap_weights(values: Array, gamma: Array | float) -> Array:

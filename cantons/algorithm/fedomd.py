@@ -15,12 +15,12 @@ import jax
 import jax.numpy as jnp
 
 from cantons.aggregate import mean
-from cantons.algorithm.fedomd_bounds import promised
+from cantons.algorithm.fedomd_bounds import theory_of
 from cantons.algorithm.schedule import Schedule, as_schedule
 from cantons.algorithm.trees import add, scale, subtract, zeros
 from cantons.errors import InputError, check_options, one_of, positive, unknown
-from cantons.mirror import MAPS, SETS, ConvexSet, MirrorMap, check_start, mirror_descent_step
-from cantons.protocol import Algorithm, Array, Key, Problem, PyTree
+from cantons.mirror import MAPS, SETS, ConvexSet, MirrorMap, mirror_descent_step
+from cantons.protocol import Algorithm, Array, Key, Needs, Problem, PyTree
 from cantons.recipe import algorithm
 
 
@@ -85,9 +85,8 @@ def fedomd(problem: Problem, population: int, *, step_size: float | dict | Sched
         return client.point, client.private
 
     built = Algorithm(init_server, init_client, broadcast, client_update, mean, server_update, model, receive=receive,
-                      online=True, needs_shared=False, within=set_.project,
-                      check_start=lambda shared: check_start(set_, shared, map_),
-                      promise=promised(map_, set_, step_size, adaptive == "none" and feedback == "gradient"))
+                      needs=Needs(shared=False, stream=True),
+                      theory=theory_of(map_, set_, step_size, adaptive == "none" and feedback == "gradient"))
     if feedback == "gradient":
         return built
     return built._replace(score=lambda key, shared, client, data: {"loss": slopes(

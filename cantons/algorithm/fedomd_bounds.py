@@ -19,11 +19,12 @@ from cantons.errors import InputError
 from cantons.mirror import (
     ConvexSet,
     MirrorMap,
+    check_start,
     largest_divergence,
     relative_strong_convexity,
     strong_convexity,
 )
-from cantons.protocol import Promise, PyTree, State
+from cantons.protocol import PyTree, State, Theory
 
 
 def theorem1_step_size(divergence: float, lipschitz: float, gap: int, steps: int) -> float:
@@ -72,11 +73,11 @@ def online_to_batch(state: State) -> PyTree:
     return jax.tree.map(lambda leaf: leaf.sum(axis=0) / state.clients.steps.sum(), state.clients.total)
 
 
-def promised(mirror: MirrorMap, within: ConvexSet, step_size: float | dict | Schedule, as_proved: bool) -> Promise:
-    """What the theorems promise a run with this map, set and step size.
+def theory_of(mirror: MirrorMap, within: ConvexSet, step_size: float | dict | Schedule, as_proved: bool) -> Theory:
+    """The set, and what the theorems say about a run in it with this map and step size.
 
-    Nothing where an assumption does not hold: Assumption 2 (`mirror.averages`), a bounded set, a map that is strongly
-    convex there, steps that are constant or fall like 2 / (sigma t) for losses with at least that sigma.
+    There is no bound where an assumption does not hold: Assumption 2 (`mirror.averages`), a bounded set, a map that is
+    strongly convex there, steps that are constant or fall like 2 / (sigma t) for losses with at least that sigma.
     `as_proved` says whether the algorithm is otherwise the paper's own.
     """
 
@@ -93,7 +94,9 @@ def promised(mirror: MirrorMap, within: ConvexSet, step_size: float | dict | Sch
             return theorem2_bound(steepest, 2 / inverse, gap, steps)
         return None
 
-    return Promise(within.corner, lambda slope: strong_convexity(mirror, within).norm.dual_size(slope), bound)
+    return Theory(
+        within.project, lambda shared: check_start(within, shared, mirror), within.corner,
+        lambda gradient: strong_convexity(mirror, within).norm.dual_size(gradient), bound)
 
 
 def _sigma(mirror: MirrorMap, curvature: float) -> float:

@@ -18,7 +18,7 @@ from cantons.algorithm.fedres_online import Upload, joint_prediction
 from cantons.algorithm.least_squares import Normal, equations, features, no_equations, solver, vector
 from cantons.algorithm.trees import add
 from cantons.errors import at_least, one_of, positive
-from cantons.protocol import Algorithm, Array, Problem, PyTree
+from cantons.protocol import Algorithm, Array, Needs, Problem, PyTree
 from cantons.recipe import algorithm
 
 
@@ -146,8 +146,8 @@ def _served(fit: Fit, init_client: Callable, client_update: Callable, lift: Call
     def model(key, shared, client, data):
         return shared, client.private
 
-    return Algorithm(init_server, init_client, broadcast, client_update, total(lift), server_update, model, online=True,
-                     needs_shared=False)
+    return Algorithm(init_server, init_client, broadcast, client_update, total(lift), server_update, model,
+                     needs=Needs(shared=False, stream=True))
 
 
 def _checked(radius: float | None, private_radius: float | None, ties: str, memory: int, solver_steps: int) -> Fit:

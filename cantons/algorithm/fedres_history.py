@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from cantons.algorithm.minimise import minimise
 from cantons.algorithm.trees import zeros
 from cantons.errors import InputError
-from cantons.protocol import Algorithm, Array, Batch, PyTree, Residual, Stack
+from cantons.protocol import Algorithm, Array, Batch, Needs, PyTree, Residual, Stack
 
 
 class Fit(NamedTuple):
@@ -120,7 +120,7 @@ def _from_history(joint: Residual, population: int, fit: Fit, client_update: Cal
         return shared, client.private
 
     return Algorithm(init_server, init_client, broadcast, client_update, signed_rows, server_update, model,
-                     online=True, needs_shared=False)
+                     needs=Needs(shared=False, stream=True))
 
 
 def _kept(joint: Residual, shared: PyTree, client: Client, batch: Batch) -> tuple[Numbered, Client]:

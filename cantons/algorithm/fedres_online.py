@@ -17,7 +17,7 @@ from cantons.algorithm.descent import descent
 from cantons.algorithm.schedule import Schedule
 from cantons.algorithm.trees import scale
 from cantons.errors import InputError, one_of
-from cantons.protocol import Algorithm, Problem, PyTree, Residual
+from cantons.protocol import Algorithm, Needs, Problem, PyTree, Residual
 from cantons.recipe import algorithm
 
 
@@ -103,8 +103,8 @@ def fedres_online_sgd(problem: Problem, population: int, *, step_size: float | d
 
     sums = {"sum": total, "mean": mean_of}[combine]
     built = Algorithm(init_server, init_client, broadcast, client_update,
-                      rows if alignment == "none" else sums(servers_half), server_update, model, online=True,
-                      needs_shared=False)
+                      rows if alignment == "none" else sums(servers_half), server_update, model,
+                      needs=Needs(shared=False, stream=True))
     return built._replace(receive=receive, note=own_half) if alignment == "full" else built
 
 

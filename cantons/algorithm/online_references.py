@@ -14,7 +14,7 @@ from cantons.aggregate import total
 from cantons.algorithm.descent import descent
 from cantons.algorithm.fedres_online import fedres_online_sgd, joint_prediction
 from cantons.algorithm.schedule import Schedule
-from cantons.protocol import Algorithm, Problem, PyTree
+from cantons.protocol import Algorithm, Needs, Problem, PyTree
 from cantons.recipe import algorithm
 
 
@@ -53,8 +53,7 @@ def online_independent(problem: Problem, population: int, *, step_size: float | 
         aggregate=total(lambda upload, message: ()),
         server_update=lambda key, server, nothing, central: server,
         model=lambda key, message, client, data: client.parts,
-        online=True,
-        needs_shared=False,
+        needs=Needs(shared=False, stream=True),
     )
 
 

@@ -11,7 +11,7 @@ from cantons.aggregate import mean
 from cantons.algorithm.schedule import Schedule, as_schedule, usual_step
 from cantons.algorithm.training import Optimizer, Work, trainer
 from cantons.errors import at_least
-from cantons.protocol import Algorithm, Array, Problem, PyTree
+from cantons.protocol import Algorithm, Array, Needs, Problem, PyTree
 from cantons.recipe import algorithm
 
 
@@ -69,7 +69,7 @@ def independent(problem: Problem, population: int, *, step_size: float | dict | 
         return jax.lax.cond(client.visits == 0, first_time, lambda: (client.own, client.private))
 
     return Algorithm(init_server, init_client, broadcast, client_update, mean, server_update, model,
-                     needs_shared=False)
+                     needs=Needs(shared=False))
 
 
 @algorithm
@@ -103,4 +103,4 @@ def central(problem: Problem, population: int, *, step_size: float | dict | Sche
         return message.shared, message.private
 
     return Algorithm(init_server, init_client, broadcast, client_update, mean, server_update, model,
-                     needs_shared=False, central="pooled")
+                     needs=Needs(shared=False, central="pooled"))

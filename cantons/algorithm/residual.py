@@ -16,7 +16,7 @@ from cantons.algorithm.schedule import Schedule, as_schedule, usual_step
 from cantons.algorithm.training import Work, fitter
 from cantons.algorithm.trees import add, scale, zeros
 from cantons.errors import InputError, at_least, one_of, positive
-from cantons.protocol import Algorithm, Array, Problem, PyTree
+from cantons.protocol import Algorithm, Array, Needs, Problem, PyTree
 
 StepSize = float | dict | Schedule
 
@@ -117,4 +117,4 @@ def residual(problem: Problem, population: int, client_update: Callable, rates: 
         return message.shared, private
 
     return Algorithm(init_server, init_client, broadcast, client_update, mean, server_update, model,
-                     needs_private=True, counts_once=controlled)
+                     needs=Needs(private=True, counts_once=controlled))

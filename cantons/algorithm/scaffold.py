@@ -16,7 +16,7 @@ from cantons.algorithm.schedule import Schedule, as_schedule, usual_step
 from cantons.algorithm.training import Work, fitter, trainer
 from cantons.algorithm.trees import add, scale, subtract, zeros
 from cantons.errors import at_least, one_of, positive
-from cantons.protocol import Algorithm, Array, Problem, PyTree
+from cantons.protocol import Algorithm, Array, Needs, Problem, PyTree
 from cantons.recipe import algorithm
 
 
@@ -93,4 +93,5 @@ def scaffold(problem: Problem, population: int, *, option: str = "II", step_size
         private = fit(key, message.shared, client.private, data, client.visits)
         return message.shared, private
 
-    return Algorithm(init_server, init_client, broadcast, client_update, mean, server_update, model, counts_once=True)
+    return Algorithm(init_server, init_client, broadcast, client_update, mean, server_update, model,
+                     needs=Needs(counts_once=True))

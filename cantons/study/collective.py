@@ -46,7 +46,7 @@ def collective(problem: Problem, algorithm: Algorithm, clock: Clock, data: Feder
     for other convex losses. "online.collective_bound" is what the algorithm promises, "online.dynamic_regret" lets the
     best point move. All is computed in double precision; what the run has added up is as precise as the run.
     """
-    online, promise = clock.online, algorithm.promise
+    online, theory = clock.online, algorithm.theory
     sizes = np.asarray(data.clients.train.sizes)
     if (online is None or not online.everyone or online.order != "cycle" or not clock.full or algorithm.score
             or jax.tree.leaves(start[1]) or not jax.tree.leaves(start[0]) or not sizes.all()):
@@ -70,8 +70,8 @@ def collective(problem: Problem, algorithm: Algorithm, clock: Clock, data: Feder
             found = {"online.collective_regret": charged - about.fixed}
             if about.moving is not None:
                 found["online.dynamic_regret"] = charged - about.moving
-            if about.steepest is not None and promise is not None and gap is not None:
-                bound = promise.bound(begin, about.steepest, _curvature(problem), gap, steps)
+            if about.steepest is not None and theory is not None and gap is not None:
+                bound = theory.regret_bound(begin, about.steepest, _curvature(problem), gap, steps)
                 if bound is not None:
                     found["online.collective_bound"] = bound
         return found
@@ -92,12 +92,12 @@ def _comparator(problem: Problem, algorithm: Algorithm, data: Federation, start:
                 rounds: int, bounded: bool) -> Callable[[int], Best | None] | None:
     """What is best in hindsight after so many steps, if anyone can tell."""
     about = dict(problem.spec or {})
-    corner = algorithm.promise.corner if algorithm.promise is not None and bounded else None
+    corner = algorithm.theory.corner if algorithm.theory is not None and bounded else None
     if about.get("name") == "target":
         stream = _Targets(algorithm, data, start[0], batch, rounds)
         return stream.of(about["loss"], corner is not None)
     linear = (about.get("model") or {}).get("name") == "linear" and about["name"] in ("classification", "regression")
-    if not linear or algorithm.within is None:
+    if not linear or algorithm.theory is None or algorithm.theory.within is None:
         return None
     return _Searched(problem, algorithm, data, start, batch, rounds, corner).best
 
@@ -116,8 +116,9 @@ class _Targets:
         self.vector, self.back = ravel_pytree(jax.tree.map(jnp.asarray, start))
 
     def of(self, loss: str, bounded: bool) -> Callable[[int], Best | None] | None:
-        within, promise = self.algorithm.within, self.algorithm.promise
-        furthest = None if promise is None or promise.corner is None else self._each(promise.corner)
+        theory = self.algorithm.theory
+        within = None if theory is None else theory.within
+        furthest = None if theory is None or theory.corner is None else self._each(theory.corner)
         if loss == "linear":
             return furthest and self._listed(linear_costs(self.means, furthest), self._steepest(loss, bounded))
         if within is None:
@@ -156,13 +157,13 @@ class _Targets:
 
     def _steepest(self, loss: str, bounded: bool) -> np.ndarray | None:
         """The largest gradient in the set, of all losses so far. A client's loss is the mean over its batch."""
-        promise = self.algorithm.promise
-        if promise is None or promise.corner is None or not bounded:
+        theory = self.algorithm.theory
+        if theory is None or theory.corner is None or not bounded:
             return None
-        size = jax.vmap(lambda vector: promise.dual_size(self.back(vector)))
+        size = jax.vmap(lambda vector: theory.dual_norm(self.back(vector)))
         if loss == "absolute":
             return np.full(self.rounds, float(size(jnp.ones_like(self.vector)[None])[0]))
-        furthest = self._each(promise.corner)
+        furthest = self._each(theory.corner)
         axes = np.eye(self.vector.size)
         middle = (np.diag(furthest(axes)) + np.diag(furthest(-axes))) / 2
         found = []
@@ -183,7 +184,7 @@ class _Searched:
 
     def __init__(self, problem: Problem, algorithm: Algorithm, data: Federation, start: tuple[PyTree, PyTree],
                  batch: int, rounds: int, corner: Callable[[PyTree], PyTree] | None):
-        assert algorithm.within is not None
+        assert algorithm.theory is not None and algorithm.theory.within is not None
         train = data.clients.train
         self.problem, self.algorithm, self.rounds, self.batch = problem, algorithm, rounds, batch
         self.sizes = np.asarray(train.sizes)
@@ -193,7 +194,7 @@ class _Searched:
         self.rows = jax.tree.map(lambda leaf: _double(np.asarray(leaf)[picked]), (train.inputs, train.targets))
         self.start = self.found = jax.tree.map(jnp.asarray, start[0])
         self.nothing = start[1]  # the private part, which has no arrays
-        self.minimise = minimiser(self._mean_loss, algorithm.within)
+        self.minimise = minimiser(self._mean_loss, algorithm.theory.within)
         self.steep = jax.jit(self._steep)
         self.ends = None if corner is None else self._ends(corner)
 
@@ -233,9 +234,9 @@ class _Searched:
 
     def _steep(self, point: PyTree, given: tuple) -> jax.Array:
         shares, rows = given
-        promise = self.algorithm.promise
-        assert promise is not None
-        sizes = jax.vmap(lambda *row: promise.dual_size(jax.grad(self._loss)(point, *row)))(*rows)
+        theory = self.algorithm.theory
+        assert theory is not None
+        sizes = jax.vmap(lambda *row: theory.dual_norm(jax.grad(self._loss)(point, *row)))(*rows)
         return jnp.where(shares > 0, sizes, 0).max()
 
 

@@ -8,7 +8,7 @@ from collections import abc
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import jax
 import numpy as np
@@ -19,6 +19,7 @@ from cantons.engine.round import Arrays, travel
 from cantons.errors import InputError, unknown
 from cantons.metrics import leaves
 from cantons.models import mlp
+from cantons.options import options_of
 from cantons.problem import bandit, classification, residual
 from cantons.protocol import Algorithm, Problem, Recipe
 from cantons.study.parts import PARTS, make, part
@@ -60,9 +61,8 @@ def describe_part(name: str) -> list[Description]:
 
 def _described(kind: str, name: str, function: Callable[..., Any]) -> Description:
     module = sys.modules[getattr(function, "__wrapped__", function).__module__]
-    hints = get_type_hints(getattr(function, "__wrapped__", function))
-    options = [Option(option.name, _type(hints.get(option.name, Any)), _default(option))
-               for option in inspect.signature(function).parameters.values() if option.name not in ("data", "self")]
+    options = [Option(option.name, _type(option.annotation), _default(option))
+               for option in options_of(function).parameters if option.name not in ("data", "self")]
     down, up, example = what_travels(function()) if kind == "algorithm" else ([], [], "")
     words = inspect.getdoc(function) or "", inspect.getdoc(module) or ""
     return Description(kind, name, *words, options, down, up, example)

@@ -7,12 +7,13 @@ import tomllib
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal, get_args
 
 import pydantic
 
 from cantons.data import Federation
 from cantons.errors import InputError, unknown
+from cantons.options import options_of
 from cantons.problem import MODELS
 from cantons.protocol import Problem, Recipe
 from cantons.study.parts import make, make_algorithm, make_problem, part
@@ -159,12 +160,9 @@ def _checked(source: str, where: str, kind: str, table: Any, folder: Path | None
 
 def _fields(function: Callable, skip_first: bool) -> dict[str, Any]:
     """A pydantic field for each option of a part."""
-    hints = get_type_hints(getattr(function, "__wrapped__", function))
-    if inspect.isclass(function):
-        hints = get_type_hints(function.__init__)
-    options = list(inspect.signature(function).parameters.values())[1 if skip_first else 0:]
-    return {option.name: (hints.get(option.name, Any), ... if option.default is option.empty else option.default)
-            for option in options if option.kind is not option.VAR_KEYWORD}
+    return {option.name: (option.annotation, ... if option.default is option.empty else option.default)
+            for option in options_of(function, given=int(skip_first)).parameters
+            if option.kind is not option.VAR_KEYWORD}
 
 
 def _explained(source: str, where: str, error: pydantic.ValidationError) -> InputError:

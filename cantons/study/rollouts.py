@@ -63,7 +63,7 @@ def _together(problem: Problem, data: list[Federation], recipe: Recipe, rounds: 
     parts = [settled_parts(problem, one, recipe, ticking or rounds_clock()) for one, ticking in
              zip(data, clocks, strict=True)]
     algorithm, clock = parts[0]
-    central = [pooled(one.train) for one in data] if algorithm.central == "pooled" else None
+    central = [pooled(one.train) for one in data] if algorithm.needs.central == "pooled" else None
     same = all(ticking is clocks[0] for ticking in clocks) and all(one.arrivals is None for one in data)
     many = Many(problem, lambda options: algorithm, clock if same else [ticking for _, ticking in parts], data, central,
                 {}, seeds)

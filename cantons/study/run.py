@@ -109,14 +109,14 @@ def settled(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
     }
     built, ticking = settled_parts(problem, data, algorithm, clock)
     check_gap(ticking, rounds)
-    central = pooled(data.train) if built.central == "pooled" else data.central
+    central = pooled(data.train) if built.needs.central == "pooled" else data.central
     return Settled(study, problem, data, built, ticking, central)
 
 
 def settled_parts(problem: Problem, data: Federation, algorithm: Recipe, clock: Recipe) -> tuple[Algorithm, Clock]:
     """Build the algorithm and the clock, and refuse a pair that makes no sense."""
     built, ticking = algorithm.build(problem, data.population), ticking_with(clock, data)
-    if built.online and not ticking.online:
+    if built.needs.stream and not ticking.online:
         raise InputError(f"{algorithm.name} learns from a stream of examples; give it the online clock: "
                          "clock=online(), or in a study file [clock] name = \"online\".")
     if ticking.online and ticking.online.label_delay and built.score is not None:
@@ -125,7 +125,7 @@ def settled_parts(problem: Problem, data: Federation, algorithm: Recipe, clock: 
     if ticking.online and isinstance(built.aggregate, Stack) and clock.options.get("weights") == "inverse":
         raise InputError(f"{algorithm.name} looks at uploads one by one and cannot weigh them; "
                          "use weights = \"equal\".")
-    if built.counts_once and ticking.repeats:
+    if built.needs.counts_once and ticking.repeats:
         raise InputError(f"{algorithm.name} breaks when one upload counts twice; sample without replacement.")
     return built, ticking
 
@@ -157,12 +157,12 @@ def check_gap(clock: Clock, rounds: int) -> None:
 
 def check_parts(name: str, algorithm: Any, state: State, private: PyTree) -> None:
     """Refuse a split the algorithm cannot work with, or a start it cannot leave from."""
-    if algorithm.check_start is not None:
-        algorithm.check_start(jax.device_get(state.server.shared))
-    if algorithm.needs_private and not jax.tree.leaves(private):
+    if algorithm.theory is not None:
+        algorithm.theory.check_start(jax.device_get(state.server.shared))
+    if algorithm.needs.private and not jax.tree.leaves(private):
         raise InputError(f"{name} needs a private part and this problem has none; give the problem a split, such as "
                          "split = \"output\".")
-    if algorithm.needs_shared and not jax.tree.leaves(state.server.shared):
+    if algorithm.needs.shared and not jax.tree.leaves(state.server.shared):
         raise InputError(f"{name} needs a shared part and this problem has none; choose another split, or train every "
                          "client alone with the algorithm independent.")
 

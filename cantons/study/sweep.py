@@ -12,7 +12,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import jax
 import numpy as np
@@ -110,7 +110,7 @@ def real_options(recipe: Recipe) -> list[str]:
     """The options that may vary inside one program: those given as a plain real number and declared as one."""
     declared = part("algorithm", recipe.name).__signature__.parameters  # type: ignore[attr-defined]
     return [name for name, value in recipe.options.items()
-            if isinstance(value, float) and "float" in str(declared[name].annotation)]
+            if isinstance(value, float) and float in (declared[name].annotation, *get_args(declared[name].annotation))]
 
 
 def _runs(path: Path, point: Mapping[str, Any], seeds: int, out: Path, changes: Mapping[str, Any]) -> list[Run]:

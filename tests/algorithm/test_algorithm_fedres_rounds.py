@@ -481,4 +481,4 @@ def test_an_upload_counted_twice_would_break_the_controls_and_nothing_else(numbe
     twice = ct.rounds(cohort=3, replace=True)
     with pytest.raises(InputError, match="fedres_avg breaks when one upload counts twice"):
         ct.run(joint(), numbers, ct.fedres_avg(), rounds=1, clock=twice)
-    assert not ct.fedres_avg(option="I").build(joint(), 7).counts_once
+    assert not ct.fedres_avg(option="I").build(joint(), 7).needs.counts_once

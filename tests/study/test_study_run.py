@@ -10,6 +10,7 @@ import pytest
 import cantons as ct
 from cantons.engine.evaluate import mean_scores
 from cantons.metrics import nbytes, statistics
+from cantons.protocol import Needs
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +164,7 @@ def test_a_split_the_algorithm_cannot_use_is_refused(data):
     assert ct.run(everything, data, ct.independent(), rounds=1).final["round"] == 1
 
     recipe = ct.fedavg()
-    personal = recipe._replace(build=lambda *given: recipe.build(*given)._replace(needs_private=True))
+    personal = recipe._replace(build=lambda *given: recipe.build(*given)._replace(needs=Needs(private=True)))
     with pytest.raises(ct.InputError, match="fedavg needs a private part"):
         ct.run(ct.logistic(data), data, personal, rounds=1)
 
