@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import jax
+import numpy as np
 
 Array = jax.Array
 PyTree = Any
@@ -251,3 +252,15 @@ class State(NamedTuple):
     def rejected(self) -> Array:
         """Uploads left out because they were not finite."""
         return self.ledger[:, 3]
+
+
+class Progress(NamedTuple):
+    """How far one run is, on the host: what is written down about it besides its scores."""
+
+    round: int  # rounds done
+    skipped: int  # rounds in which nothing usable arrived
+    downloads: np.ndarray  # per client: messages it got
+    uploads: np.ndarray  # per client: its uploads, rejected ones too: they travelled
+    rejected: np.ndarray  # per client: uploads left out because they were not finite
+    met: np.ndarray | None = None  # online, per client: how often it has met new examples, abstaining or not
+    charged: Mapping[str, np.ndarray] = {}  # online, per client: each metric, summed over the steps so far
