@@ -20,8 +20,8 @@ import numpy as np
 import cantons as ct
 from cantons.data import Population, from_sizes
 from cantons.data.federation import Federation
+from cantons.engine.batched import BatchedSession
 from cantons.engine.devices import one_device_per_core
-from cantons.engine.many import Many
 
 BOX = {"name": "box", "low": -3.0, "high": 3.0}
 
@@ -59,7 +59,7 @@ def scalar_clients(seeds: int, steps: int, repeats: int) -> dict:
         session = ct.Local().start(problem, algorithm, clock, data[0], None, 0)
         seconds, first = timed(session.advance, session.begin(), steps, repeats)
     else:
-        many = Many(problem, lambda options: algorithm, clock, data, None, {}, np.arange(seeds))
+        many = BatchedSession(problem, lambda options: algorithm, clock, data, None, {}, np.arange(seeds))
         seconds, first = timed(many.advance, many.begin(), steps, repeats)
     return {"what": f"FedOMD, 20 scalar clients, collective regret, {seeds} seeds at once", "microseconds_per_step":
             1e6 * seconds, "client_steps_per_second": 20 * seeds / seconds, "first_call_seconds": first}

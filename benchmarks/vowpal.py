@@ -79,9 +79,9 @@ def ours(inputs: np.ndarray, labels: np.ndarray, recipe: Any, precision: str = "
         state = session.begin()
         for step in range(len(labels)):
             state = session.advance(state, step + 1)
-            found.append(float(state.transit.scores["prediction"][0]))
-            cleared = jax.tree.map(jnp.zeros_like, state.transit.scores)  # sums lose digits
-            state = session.place(state._replace(transit=state.transit._replace(scores=cleared)))
+            found.append(float(state.in_flight.scores["prediction"][0]))
+            cleared = jax.tree.map(jnp.zeros_like, state.in_flight.scores)  # sums lose digits
+            state = session.place(state._replace(transit=state.in_flight._replace(scores=cleared)))
     return np.array(found)
 
 

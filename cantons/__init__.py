@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         online_independent,
         scaffold,
     )
-    from cantons.bring import LocalModel
     from cantons.clock import online, rounds
     from cantons.data import (
         Federation,
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
     )
     from cantons.engine import Local
     from cantons.errors import InputError
+    from cantons.local_models import LocalModel
     from cantons.models import cnn, embedding, linear, mlp
     from cantons.problem import (
         bandit,
@@ -85,7 +85,7 @@ _HOMES = {
         "central fedadam fedavg fedavg_finetune fedavgm fedomd fedopt fedprox fedres_avg fedres_bandit fedres_erm "
         "fedres_naive fedres_online_sgd fedres_sgd fedsgd fedyogi fictitious_play independent l2gd online_central "
         "online_independent scaffold",
-    "cantons.bring": "LocalModel",
+    "cantons.local_models": "LocalModel",
     "cantons.clock": "online rounds",
     "cantons.data":
         "Federation blended classification_bandit csv digits federation from_clients from_iterable from_stream "

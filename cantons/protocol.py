@@ -231,7 +231,7 @@ class State(NamedTuple):
     round: Array  # int32: rounds done
     skipped: Array  # int32: rounds in which nothing usable arrived
     ledger: Array  # int32[population, 4]: the four columns below, in one array so that a round reads and writes once
-    transit: PyTree = ()  # online: what is on its way, and the scores so far
+    in_flight: PyTree = ()  # online: what is on its way, and the scores so far
 
     @property
     def acknowledged(self) -> Array:

@@ -4,7 +4,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import SGDRegressor
 
 import cantons as ct
-from cantons import bring
+from cantons import local_models
 
 
 class Neighbours:
@@ -22,9 +22,9 @@ class Neighbours:
 
 
 KINDS = [
-    lambda: bring.Linear(step_size=0.02),
-    lambda: bring.PartialFit(SGDRegressor(learning_rate="constant", eta0=0.02, random_state=0)),
-    lambda: bring.Refit(HistGradientBoostingRegressor(max_iter=30, min_samples_leaf=5), every=25),
+    lambda: local_models.Linear(step_size=0.02),
+    lambda: local_models.PartialFit(SGDRegressor(learning_rate="constant", eta0=0.02, random_state=0)),
+    lambda: local_models.Refit(HistGradientBoostingRegressor(max_iter=30, min_samples_leaf=5), every=25),
     Neighbours,
 ]
 data = ct.digits(clients=12)  # each tells another digit from three that all have in common

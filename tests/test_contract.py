@@ -113,7 +113,7 @@ def built(name, problem):
 def travelling(algorithm, problem, data):
     """The message and the upload of one client, as shapes."""
 
-    def travel(key, train):
+    def message_shapes(key, train):
         shared, private = problem.init(key)
         client = algorithm.init_client(key, shared, private)
         message = algorithm.broadcast(key, algorithm.init_server(key, shared, private), pooled(train).client(0))
@@ -121,7 +121,7 @@ def travelling(algorithm, problem, data):
         return sent, algorithm.client_update(key, sent, client, train.client(0))[0]
 
     wide = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), data.train)
-    return jax.eval_shape(travel, jax.random.key(0), wide)
+    return jax.eval_shape(message_shapes, jax.random.key(0), wide)
 
 
 class Stage:

@@ -110,7 +110,7 @@ def test_a_client_that_is_always_silent_never_learns(name, stage):
     clock = ct.online(uplink=1, active=np.arange(7)[None] != 3).build(7)
     session = ct.Local().start(problem, algorithm, clock, data, None, 0)
     before, after = session.begin(), session.advance(session.begin(), 10)
-    assert after.uploads[3] == 0 and after.transit.scores["loss"][3] == 0
+    assert after.uploads[3] == 0 and after.in_flight.scores["loss"][3] == 0
     key, handle = jax.random.key(0), session.arrays.train.client(3)
     parts = []
     for state in (before, after):
@@ -138,4 +138,4 @@ def test_a_step_is_charged_before_it_is_learned_from(name, stage):
             parts = session.algorithm.model(keys[index], message, client, handle)
             expected.append(problem.score(*parts, handle.now())["loss"][0])
     after = session.advance(session.begin(), 1)
-    np.testing.assert_allclose(after.transit.scores["loss"], expected, atol=1e-12)
+    np.testing.assert_allclose(after.in_flight.scores["loss"], expected, atol=1e-12)

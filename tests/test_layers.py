@@ -1,7 +1,7 @@
 """Imports go one way: a folder may know what stands to its left, and engines and algorithms never meet.
 
 The first line of each folder's `__init__.py` says what it owns and what it may import. Here stands how far such a
-line may go, and every import in every file is held against it.
+line may go, and every import in every file is held_messages against it.
 """
 
 import ast
@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "algorithm": {"errors", "options", "protocol", "recipe", "problem", "aggregate", "mirror"},
     "clock": {"errors", "options", "protocol", "recipe", "shuffle"},
     "engine": {"errors", "protocol"},
-    "bring": {"errors", "protocol", "engine"},
+    "local_models": {"errors", "protocol", "engine"},
     "metrics": {"errors", "protocol"},
     "study": EVERYTHING - {"report", "cli"},
     "report": EVERYTHING - {"engine", "algorithm", "cli"},

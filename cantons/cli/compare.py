@@ -12,8 +12,8 @@ from cantons.cli.changes import parsed_algorithm
 from cantons.data import Federation
 from cantons.errors import InputError, unknown
 from cantons.study.callbacks import Callback
-from cantons.study.parts import make_algorithm, make_problem, part
 from cantons.study.read import Study, read_study
+from cantons.study.registry import make_algorithm, make_problem, part
 
 
 class Method(NamedTuple):

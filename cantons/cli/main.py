@@ -161,12 +161,12 @@ def list_parts(kind: str | None) -> None:
     """List what a study can name: all of it, or one KIND (data, problem, model, algorithm, clock, engine)."""
     from cantons.cli import show
     from cantons.errors import unknown
-    from cantons.study.parts import PARTS
+    from cantons.study.registry import REGISTRY
 
-    if kind is not None and kind not in PARTS:
-        raise unknown("kind", kind, PARTS)
-    for name in [kind] if kind else PARTS:
-        show.parts(name, PARTS[name])
+    if kind is not None and kind not in REGISTRY:
+        raise unknown("kind", kind, REGISTRY)
+    for name in [kind] if kind else REGISTRY:
+        show.parts(name, REGISTRY[name])
 
 
 @cantons.command()

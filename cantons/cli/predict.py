@@ -20,7 +20,7 @@ from cantons.data.scaling import scaled
 from cantons.errors import InputError
 from cantons.study.folder import Folder, read_json
 from cantons.study.inputs import read_inputs
-from cantons.study.parts import make
+from cantons.study.registry import make
 from cantons.study.result import Trained
 
 

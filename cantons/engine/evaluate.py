@@ -7,7 +7,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from cantons.engine.fanout import Fanout, fan_out
+from cantons.engine.mapping import Fanout, map_clients
 from cantons.engine.round import keyed
 from cantons.protocol import Algorithm, Array, Batch, Data, Key, Problem, PyTree
 
@@ -50,7 +50,7 @@ def scorer(problem: Problem, algorithm: Algorithm, fanout: Fanout, common: PyTre
             return (), found
 
         common = sets, held, server.shared, start, clients
-        _, found = fan_out(fanout, each, common, (ids, keyed(key, first_id + ids)))
+        _, found = map_clients(fanout, each, common, (ids, keyed(key, first_id + ids)))
         return jax.tree.map(lambda leaf: leaf[:population], found)
 
     return scores

@@ -14,12 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cantons.engine.begin import initial_clients, initial_state, same_shapes, seed_keys
 from cantons.engine.devices import floats, mesh_of, replicated
 from cantons.engine.evaluate import scorer
-from cantons.engine.fanout import Fanout
-from cantons.engine.round import Arrays, one_round, travel
-from cantons.engine.step import at_rest, held, one_step
+from cantons.engine.init import initial_clients, initial_state, same_shapes, seed_keys
+from cantons.engine.mapping import Fanout
+from cantons.engine.online import begin_online, held_messages, online_step
+from cantons.engine.round import Arrays, message_shapes, one_round
 from cantons.errors import InputError, at_least, one_of, positive
 from cantons.protocol import Algorithm, Array, Clock, Problem, PyTree, State
 
@@ -82,7 +82,7 @@ class Session:
         start = partial(initial_state, self.algorithm, population=self.population)
         state = jax.jit(start)(self._start_key, parts)
         if self.clock.online:
-            state = at_rest(self.problem, self.algorithm, self.clock, self.arrays, state)
+            state = begin_online(self.problem, self.algorithm, self.clock, self.arrays, state)
         return self.place(state)
 
     def place(self, state: State) -> State:
@@ -107,7 +107,7 @@ class Session:
         late = self.clock.online is not None and side == "clients"
         arguments = (sets, self.arrays.central, state.server, self.start_private, clients,
                      jax.random.fold_in(self._score_key, state.round), np.int32(first),
-                     held(state.transit) if late else None)
+                     held_messages(state.in_flight) if late else None)
         if side not in self._scorers:
             one = jax.eval_shape(lambda rows: jax.tree.map(lambda leaf: leaf[0], rows), clients)
             common = state.server, self.start_private, one, sets["train"], self.arrays.central
@@ -118,7 +118,7 @@ class Session:
 
     def message_and_upload(self, state: State) -> tuple[PyTree, PyTree]:
         """What travels to and from one client, as shapes."""
-        return travel(self.algorithm, self.arrays, state, self.clock.online.batch if self.clock.online else 1)
+        return message_shapes(self.algorithm, self.arrays, state, self.clock.online.batch if self.clock.online else 1)
 
     @cached_property
     def _strangers(self) -> PyTree:
@@ -149,7 +149,7 @@ class Session:
         """Compile the block; halve the groups until its working memory fits the budget."""
         while True:
             fanout = Fanout(self.mesh, self.group)
-            step = (partial(one_step, self.problem, self.algorithm, self.clock, fanout) if self.clock.online
+            step = (partial(online_step, self.problem, self.algorithm, self.clock, fanout) if self.clock.online
                     else partial(one_round, self.algorithm, self.clock, fanout))
 
             def block(arrays: Arrays, state: State, until: Array, step=step) -> State:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cantons.engine.fanout import Fanout, fan_out
+from cantons.engine.mapping import Fanout, map_clients
 from cantons.protocol import Algorithm, Array, Clock, Key, Plan, PyTree, Receipt, State, Sum
 
 
@@ -54,7 +54,7 @@ def one_round(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays
     plan_key, broadcast_key, client_key, aggregate_key, server_key = jax.random.split(key, 5)
     central = None if arrays.central is None else arrays.central.client(0)
 
-    plan = _seated(clock.plan(arrays.clock, plan_key, state.round), clock, fanout, arrays, population)
+    plan = _balanced(clock.plan(arrays.clock, plan_key, state.round), clock, fanout, arrays, population)
     ids, acts, counts, hears = plan[:4]
     message = algorithm.broadcast(broadcast_key, state.server, central)
     acknowledged, downloads, uploaded, rejected = state.ledger[ids].T
@@ -88,7 +88,7 @@ def one_round(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays
         summand, (_, *row) = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
         return jax.lax.cond(slot.acts, lambda: act(sent, slot, client, data), lambda: (summand, (client, *row)))
 
-    total, (rows, lost, *uploads) = fan_out(fanout, each, (arrays.train, message, state.clients), slots)
+    total, (rows, lost, *uploads) = map_clients(fanout, each, (arrays.train, message, state.clients), slots)
 
     arrived = jnp.where(acts & ~lost, counts, 0)
     if isinstance(rule, Sum):
@@ -110,7 +110,7 @@ def one_round(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays
     )
 
 
-def travel(algorithm: Algorithm, arrays: Arrays, state: State, batch: int = 1) -> tuple[PyTree, PyTree]:
+def message_shapes(algorithm: Algorithm, arrays: Arrays, state: State, batch: int = 1) -> tuple[PyTree, PyTree]:
     """The message to and the upload from one client, as shapes; online it meets `batch` examples in a step."""
 
     def once(arrays: Arrays, state: State) -> tuple[PyTree, PyTree]:
@@ -129,7 +129,7 @@ def _unknown(leaf: Array) -> Array:
     return jnp.full_like(leaf, jnp.nan) if jnp.issubdtype(leaf.dtype, jnp.inexact) else jnp.zeros_like(leaf)
 
 
-def _seated(plan: Plan, clock: Clock, fanout: Fanout, arrays: Arrays, population: int) -> Plan:
+def _balanced(plan: Plan, clock: Clock, fanout: Fanout, arrays: Arrays, population: int) -> Plan:
     """Fill the plan with spare slots to what the devices take; seat clients of like size together, and deal
     these groups out so that every device gets its share of the work."""
     spare = fanout.padded(clock.slots) - clock.slots

@@ -66,7 +66,7 @@ def collective(problem: Problem, algorithm: Algorithm, clock: Clock, data: Feder
             about = best(steps)
             if about is None:
                 return {}
-            charged = float(np.asarray(state.transit.scores["global_loss"], float).mean())
+            charged = float(np.asarray(state.in_flight.scores["global_loss"], float).mean())
             found = {"online.collective_regret": charged - about.fixed}
             if about.moving is not None:
                 found["online.dynamic_regret"] = charged - about.moving

@@ -14,15 +14,15 @@ import jax
 import numpy as np
 
 from cantons.data import Federation, digits, synthetic_bandit
-from cantons.engine.begin import initial_state
-from cantons.engine.round import Arrays, travel
+from cantons.engine.init import initial_state
+from cantons.engine.round import Arrays, message_shapes
 from cantons.errors import InputError, unknown
 from cantons.metrics import leaves
 from cantons.models import mlp
 from cantons.options import options_of
 from cantons.problem import bandit, classification, residual
 from cantons.protocol import Algorithm, Problem, Recipe
-from cantons.study.parts import PARTS, make, part
+from cantons.study.registry import REGISTRY, make, part
 
 
 class Option(NamedTuple):
@@ -53,9 +53,9 @@ def describe_part(name: str) -> list[Description]:
         function = part("part", name)
         is_recipe = inspect.signature(function).return_annotation is Recipe
         return [_described("algorithm" if is_recipe else "part", name, function)]
-    kinds = [kind for kind, known in PARTS.items() if name in known]
+    kinds = [kind for kind, known in REGISTRY.items() if name in known]
     if not kinds:
-        raise unknown("part", name, {known for names in PARTS.values() for known in names})
+        raise unknown("part", name, {known for names in REGISTRY.values() for known in names})
     return [_described(kind, name, part(kind, name)) for kind in kinds]
 
 
@@ -86,7 +86,7 @@ def what_travels(recipe: Recipe) -> tuple[list, list, str]:
     data, problem, algorithm, example = _example(recipe)
     key = jax.eval_shape(lambda: jax.random.key(0))
     state = jax.eval_shape(lambda key: initial_state(algorithm, key, problem.init(key), data.population), key)
-    message, upload = travel(algorithm, Arrays(data.train, None, (), key), state)
+    message, upload = message_shapes(algorithm, Arrays(data.train, None, (), key), state)
     return leaves(message), leaves(upload), example
 
 

@@ -42,13 +42,13 @@ def hindsight(problem: Problem, algorithm: Algorithm, clock: Clock, data: Federa
         steps = int(state.round)
         if not steps or (table.cost > CHEAP and steps < rounds) or np.asarray(state.rejected).any():
             return {}  # who abstained was not charged, and it is not known for what
-        met = np.asarray(state.transit.met, np.int64)
+        met = np.asarray(state.in_flight.met, np.int64)
         counts = [times[:kept] / online.batch for times, kept in
                   zip(times_met(met * online.batch, table.sizes), table.kept, strict=True)]
         rows = table.rows
         with threadpool_limits(1, "blas"):  # many small matrices: on a busy machine threads wait for each other
             best, cost = best_in_hindsight(*rows, counts, weights)
-        found = {"online.regret": average_regret(np.asarray(state.transit.scores["loss"]), cost, weights, steps)}
+        found = {"online.regret": average_regret(np.asarray(state.in_flight.scores["loss"]), cost, weights, steps)}
         if (weights == 1).all() and not online.label_delay:
             about = measured(table.start, best, *rows, counts, online.batch)
             found["online.regret_bound"] = theorem2_bound(about, delays, steps)

@@ -9,15 +9,15 @@ from typing import Any
 import jax
 
 from cantons.data import with_validation
-from cantons.engine.begin import initial_state, seed_keys
+from cantons.engine.init import initial_state, seed_keys
+from cantons.engine.online import begin_online
 from cantons.engine.round import Arrays
-from cantons.engine.step import at_rest
 from cantons.errors import InputError
 from cantons.problem import problem_from_spec
 from cantons.protocol import Problem, Recipe
 from cantons.study.checkpoint import Checkpoints
 from cantons.study.folder import Folder, read_json
-from cantons.study.parts import make, make_algorithm, make_problem
+from cantons.study.registry import make, make_algorithm, make_problem
 from cantons.study.result import Trained
 from cantons.study.run import ticking_with
 
@@ -53,7 +53,7 @@ def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recip
                                  "give it: load(folder, data=...).")
             clock = ticking_with(make("clock", study["clock"]), data)
             arrays = Arrays(data.train, data.central, clock.arrays, start_key)
-            template = at_rest(problem, built, clock, arrays, template)
+            template = begin_online(problem, built, clock, arrays, template)
         found = Checkpoints(path / "checkpoints").newest((template, parts[1]))
         if found is None or not found[1]:
             raise InputError(f"{path} holds no sound checkpoint yet; let the run go on (--resume) or finish.")

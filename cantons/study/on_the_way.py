@@ -8,7 +8,7 @@ from cantons.data import Federation
 from cantons.protocol import Algorithm, Clock, Problem, PyTree, State
 from cantons.study.collective import collective
 from cantons.study.hindsight import hindsight
-from cantons.study.record import Columns, Row, met_online
+from cantons.study.record import Columns, Row, online_row
 
 
 def on_the_way(problem: Problem, algorithm: Algorithm, clock: Clock, data: Federation, start: tuple[PyTree, PyTree],
@@ -19,7 +19,7 @@ def on_the_way(problem: Problem, algorithm: Algorithm, clock: Clock, data: Feder
     regrets = [measure(problem, algorithm, clock, data, start, rounds) for measure in (hindsight, collective)]
 
     def measured(state: State) -> tuple[Row, Columns]:
-        row, columns = met_online(problem, data, state)
+        row, columns = online_row(problem, data, state)
         for regret in regrets:
             row |= regret(state)
         return row, columns

@@ -16,7 +16,7 @@ from cantons.errors import InputError, unknown
 from cantons.options import options_of
 from cantons.problem import MODELS
 from cantons.protocol import Problem, Recipe
-from cantons.study.parts import make, make_algorithm, make_problem, part
+from cantons.study.registry import make, make_algorithm, make_problem, part
 from cantons.study.result import Result
 from cantons.study.run import run
 

@@ -20,7 +20,7 @@ def sides(data: Federation) -> list[str]:
     return ["clients"] if data.new is None else ["clients", "new"]
 
 
-def scored(problem: Problem, data: Federation, scores: Mapping[str, Any]) -> tuple[Row, Columns]:
+def score_row(problem: Problem, data: Federation, scores: Mapping[str, Any]) -> tuple[Row, Columns]:
     """`scores` are {side: {set: {model: {metric: a number per client}}}}; names in the row are joined by dots."""
     row: Row = {}
     columns: Columns = {"client": data.clients.names}
@@ -41,12 +41,12 @@ def scored(problem: Problem, data: Federation, scores: Mapping[str, Any]) -> tup
     return row, columns
 
 
-def met_online(problem: Problem, data: Federation, state: State) -> tuple[Row, Columns]:
+def online_row(problem: Problem, data: Federation, state: State) -> tuple[Row, Columns]:
     """What each client was charged so far, on average, for the examples of a stream before it learned from them."""
     row: Row = {}
     columns: Columns = {}
-    met = np.asarray(state.transit.met) - np.asarray(state.rejected)  # who abstained was not charged
-    for metric, totals in state.transit.scores.items():
+    met = np.asarray(state.in_flight.met) - np.asarray(state.rejected)  # who abstained was not charged
+    for metric, totals in state.in_flight.scores.items():
         values = np.asarray(totals) / np.maximum(met, 1)
         found = statistics(np.where(met > 0, values, np.nan), met, metric in problem.maximise)
         row |= {f"online.personal.{metric}.{statistic}": value for statistic, value in found.items()}
@@ -58,7 +58,7 @@ def traffic_of(message: PyTree, upload: PyTree) -> dict[str, int]:
     return {"down_bytes_per_message": nbytes(message), "up_bytes_per_upload": nbytes(upload)}
 
 
-def travelled(data: Federation, state: State, traffic: Mapping[str, int]) -> tuple[Row, Columns]:
+def traffic_row(data: Federation, state: State, traffic: Mapping[str, int]) -> tuple[Row, Columns]:
     """What went up and down so far, and what of it was lost."""
     downloads, uploads, rejected = (np.asarray(part) for part in (state.downloads, state.uploads, state.rejected))
     down = downloads.astype(np.int64) * traffic["down_bytes_per_message"]

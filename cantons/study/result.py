@@ -11,8 +11,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from cantons.engine.begin import seed_keys
-from cantons.engine.step import held
+from cantons.engine.init import seed_keys
+from cantons.engine.online import held_messages
 from cantons.errors import InputError, unknown
 from cantons.protocol import Algorithm, Problem, PyTree, State
 
@@ -43,8 +43,8 @@ class Trained:
             # The keys of an evaluation at this round: what predicts here is what was scored there.
             key = jax.random.fold_in(seed_keys(self.seed)[2], self.state.round)
             message = None
-            if self.state.transit:  # online: what this client has got so far
-                messages, places = held(self.state.transit)
+            if self.state.in_flight:  # online: what this client has got so far
+                messages, places = held_messages(self.state.in_flight)
                 message = jax.tree.map(lambda leaf: leaf[places[index]], messages)
             return self._personal(key, self.state.server, row, self.data.clients.train, self.data.central, index,
                                   message)

@@ -11,11 +11,11 @@ import numpy as np
 
 from cantons.clock import rounds as rounds_clock
 from cantons.data import Federation, alike, pooled
-from cantons.engine.many import Many
+from cantons.engine.batched import BatchedSession
 from cantons.errors import InputError, at_least
 from cantons.protocol import Problem, Recipe
 from cantons.study.collective import collective
-from cantons.study.record import met_online, scored, traffic_of, travelled
+from cantons.study.record import online_row, score_row, traffic_of, traffic_row
 from cantons.study.run import check_parts, settled_parts
 
 AT_ONCE = 50  # federations on the devices at a time
@@ -65,8 +65,8 @@ def _together(problem: Problem, data: list[Federation], recipe: Recipe, rounds: 
     algorithm, clock = parts[0]
     central = [pooled(one.train) for one in data] if algorithm.needs.central == "pooled" else None
     same = all(ticking is clocks[0] for ticking in clocks) and all(one.arrivals is None for one in data)
-    many = Many(problem, lambda options: algorithm, clock if same else [ticking for _, ticking in parts], data, central,
-                {}, seeds)
+    many = BatchedSession(problem, lambda options: algorithm, clock if same else [ticking for _, ticking in parts],
+                          data, central, {}, seeds)
     states = many.begin()
     private = many.start_private(0)
     check_parts(recipe.name, algorithm, jax.tree.map(lambda leaf: leaf[0], jax.device_get(states)), private)
@@ -81,9 +81,9 @@ def _together(problem: Problem, data: list[Federation], recipe: Recipe, rounds: 
         scores, here = many.evaluate(states), jax.device_get(states)
         for index, (one, history) in enumerate(zip(data, histories, strict=True)):
             score, state = jax.tree.map(lambda leaf, index=index: leaf[index], (scores, here))
-            row, _ = scored(problem, one, {"clients": score})
+            row, _ = score_row(problem, one, {"clients": score})
             if clock.online:
-                row |= met_online(problem, one, state)[0] | regrets[index](state)
-            history.append({"round": done, **row, **travelled(one, state, traffic)[0]})
+                row |= online_row(problem, one, state)[0] | regrets[index](state)
+            history.append({"round": done, **row, **traffic_row(one, state, traffic)[0]})
         watch(done)
     return histories

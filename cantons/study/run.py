@@ -23,7 +23,7 @@ from cantons.study.checkpoint import Checkpoints
 from cantons.study.folder import Folder
 from cantons.study.interrupt import Interruption
 from cantons.study.on_the_way import on_the_way
-from cantons.study.record import scored, sides, summary_of, traffic_of, travelled
+from cantons.study.record import score_row, sides, summary_of, traffic_of, traffic_row
 from cantons.study.result import Result, Trained
 
 BLOCK_SECONDS = 1.0  # how long a block may take: Ctrl-C and progress wait for its end
@@ -260,10 +260,10 @@ class _Run:
         """Score everybody, write the row, tell who was left out."""
         began = time.perf_counter()
         scores = {side: self.session.evaluate(state, side) for side in sides(self.data)}
-        found, columns = scored(self.problem, self.data, scores)
+        found, columns = score_row(self.problem, self.data, scores)
         met, by_client = self.on_the_way(state)
         found, columns = found | met, columns | by_client
-        moved, more_columns = travelled(self.data, state, self.traffic)
+        moved, more_columns = traffic_row(self.data, state, self.traffic)
         updates = moved["uploads"] - (self.history[-1]["uploads"] if self.history else 0)
         self.seconds += self.since
         record = {

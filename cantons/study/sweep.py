@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from cantons.engine import Local
-from cantons.engine.many import Many
+from cantons.engine.batched import BatchedSession
 from cantons.errors import InputError
 from cantons.protocol import Recipe
 from cantons.study.callbacks import Callback
@@ -26,9 +26,9 @@ from cantons.study.checkpoint import Checkpoints
 from cantons.study.folder import Folder, flat, plain
 from cantons.study.interrupt import Interruption
 from cantons.study.on_the_way import on_the_way
-from cantons.study.parts import part
 from cantons.study.read import read_study
-from cantons.study.record import scored, sides, summary_of, traffic_of, travelled
+from cantons.study.record import score_row, sides, summary_of, traffic_of, traffic_row
+from cantons.study.registry import part
 from cantons.study.run import CHECKPOINT_SECONDS, Settled, check_parts, settled
 
 VALIDATION = 0.2  # of the training rows, where the study does not say; a stream is scored on its way
@@ -137,7 +137,7 @@ def _play(runs: Sequence[Run], out: Path, watcher: Callback) -> None:
         return function(**{**runs[0].recipe.options, **options}).build(first.problem, first.data.population)
 
     with jax.enable_x64(first.study["precision"] == "float64"), Interruption() as interruption:
-        many = Many(first.problem, build, first.clock, first.data, first.central, varying,
+        many = BatchedSession(first.problem, build, first.clock, first.data, first.central, varying,
                     np.array([run.seed for run in runs]))
         states = many.begin()
         check_parts(runs[0].recipe.name, first.algorithm, one(jax.device_get(states), 0), many.start_private(0))
@@ -147,7 +147,7 @@ def _play(runs: Sequence[Run], out: Path, watcher: Callback) -> None:
 class _Together:
     """A group of runs on its way, and what each of them has written."""
 
-    def __init__(self, many: Many, runs: Sequence[Run], out: Path, watcher: Callback):
+    def __init__(self, many: BatchedSession, runs: Sequence[Run], out: Path, watcher: Callback):
         self.many, self.runs, self.watcher = many, runs, watcher
         self.study = runs[0].ready.study
         self.data, self.problem = runs[0].ready.data, runs[0].ready.problem
@@ -199,9 +199,9 @@ class _Together:
         shared = self.took / len(self.runs)  # the time of a run is its part of the time of all
         for index, run in enumerate(self.runs):
             state = one(here, index)
-            row, columns = scored(self.problem, self.data, one(scores, index))
+            row, columns = score_row(self.problem, self.data, one(scores, index))
             met, by_client = self.on_the_way[index](state)
-            moved, more = travelled(self.data, state, self.traffic)
+            moved, more = traffic_row(self.data, state, self.traffic)
             record = {"round": int(state.round), **row, **met, **moved, "seconds": self.seconds / len(self.runs),
                       "seconds_per_round": shared / rounds if rounds else None}
             self.histories[index].append(record)

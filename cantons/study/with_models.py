@@ -18,13 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from cantons.algorithm import fedres_online_sgd
-from cantons.bring.local_model import LocalModel, Models, kind, one_for_each
-from cantons.bring.session import Session, Told, View, judged
 from cantons.clock import online
 from cantons.data import Federation
 from cantons.engine import Local
 from cantons.engine.devices import floats
 from cantons.errors import InputError, one_of
+from cantons.local_models.local_model import LocalModel, Models, kind, one_for_each
+from cantons.local_models.session import Session, Told, View, judged
 from cantons.models import Model
 from cantons.problem import residual
 from cantons.problem.shaped import Shapes
@@ -32,7 +32,7 @@ from cantons.protocol import Algorithm, Problem, Recipe, State
 from cantons.study.callbacks import Callback
 from cantons.study.folder import Folder
 from cantons.study.interrupt import Interruption
-from cantons.study.record import met_online, scored, sides, summary_of, traffic_of, travelled
+from cantons.study.record import online_row, score_row, sides, summary_of, traffic_of, traffic_row
 from cantons.study.result import Result, Trained
 from cantons.study.run import Settled, settled
 
@@ -218,9 +218,9 @@ class _Run:
         began = time.perf_counter()
         scores = {side: self.session.evaluate(state, side) for side in sides(self.data)}
         state = self.session.accounted(state)
-        found, columns = scored(self.problem, self.data, scores)
-        met, more = met_online(self.problem, self.data, state)
-        moved, most = travelled(self.data, state, self.traffic)
+        found, columns = score_row(self.problem, self.data, scores)
+        met, more = online_row(self.problem, self.data, state)
+        moved, most = traffic_row(self.data, state, self.traffic)
         self.seconds += self.since
         before = self.history[-1] if self.history else {"round": 0, "uploads": 0}
         record = {

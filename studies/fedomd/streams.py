@@ -24,8 +24,8 @@ from PIL import Image
 
 import cantons as ct
 from cantons.data import Stream, Table, as_stream, from_stream
+from cantons.engine.batched import BatchedSession
 from cantons.engine.devices import one_device_per_core
-from cantons.engine.many import Many
 from cantons.protocol import Recipe
 from cantons.study.record import met_online, traffic_of, travelled
 
@@ -181,7 +181,7 @@ def played(task: Task, method: Method) -> list[list[dict[str, Any]]]:
     def build(options):
         return method.algorithm({"name": "sqrt_decay", "start": options["start"]}).build(problem, task.data.population)
 
-    many = Many(problem, build, clock, task.data, None, {"start": np.array(GRID)}, np.zeros(len(GRID), int))
+    many = BatchedSession(problem, build, clock, task.data, None, {"start": np.array(GRID)}, np.zeros(len(GRID), int))
     states = many.begin()
     traffic = traffic_of(*many.message_and_upload(states))
     histories: list[list[dict[str, Any]]] = [[] for _ in GRID]
@@ -190,7 +190,7 @@ def played(task: Task, method: Method) -> list[list[dict[str, Any]]]:
         here = jax.device_get(states)
         for index, history in enumerate(histories):
             state = jax.tree.map(lambda leaf, index=index: leaf[index], here)
-            rows = int(np.sum(state.transit.met) - np.sum(state.rejected))
+            rows = int(np.sum(state.in_flight.met) - np.sum(state.rejected))
             row = {"step": int(state.round), "rows": rows, **met_online(problem, task.data, state)[0],
                    **travelled(task.data, state, traffic)[0]}
             if method.rows > 1:  # only who is about to act needs the model

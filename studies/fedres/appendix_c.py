@@ -26,8 +26,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 import cantons as ct
+from cantons.engine.batched import BatchedSession
 from cantons.engine.devices import one_device_per_core
-from cantons.engine.many import Many
 from cantons.protocol import Problem, Recipe
 
 matplotlib.use("Agg")
@@ -77,13 +77,13 @@ def course(problem: Problem, federations: list[ct.Federation], recipe: Recipe, s
     """All rollouts in one program."""
     clock = ct.online().build(federations[0].population)
     algorithm = recipe.build(problem, federations[0].population)
-    many = Many(problem, lambda options: algorithm, clock, federations, None, {}, np.arange(len(federations)))
+    many = BatchedSession(problem, lambda options: algorithm, clock, federations, None, {}, np.arange(len(federations)))
     states, times = many.begin(), looks(steps)
     vectors = jax.jit(jax.vmap(lambda shared, _: ravel_pytree(shared)[0]))
     charged, shared = [], []
     for until in times:
         states = many.advance(states, int(until))
-        scores = np.asarray(states.transit.scores["loss"])[: many.variants]
+        scores = np.asarray(states.in_flight.scores["loss"])[: many.variants]
         charged.append(scores.mean(axis=1))
         shared.append(np.asarray(vectors(states.server.shared, states.round))[: many.variants])
     return Course(times, np.array(charged), np.array(shared))

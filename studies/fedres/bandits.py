@@ -28,11 +28,11 @@ from PIL import Image
 import cantons as ct
 from cantons.algorithm.bandit import theorem3_every
 from cantons.data import Ragged
-from cantons.engine.begin import initial_state, seed_keys
 from cantons.engine.devices import mesh_of
-from cantons.engine.fanout import Fanout
+from cantons.engine.init import initial_state, seed_keys
+from cantons.engine.mapping import Fanout
+from cantons.engine.online import at_rest, online_step
 from cantons.engine.round import Arrays
-from cantons.engine.step import at_rest, one_step
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
@@ -121,11 +121,11 @@ class Curves:
         arrays = Arrays(Ragged(*rows, *owned, *self.shape), None, ticking, run_key)
         state = initial_state(algorithm, start_key, self.problem.init(start_key), self.population)
         state = at_rest(self.problem, algorithm, self.clock, arrays, state)
-        step = partial(one_step, self.problem, algorithm, self.clock, Fanout(mesh_of(1), self.population), arrays)
+        step = partial(online_step, self.problem, algorithm, self.clock, Fanout(mesh_of(1), self.population), arrays)
 
         def block(state, _):
             state = jax.lax.fori_loop(0, self.block, lambda _, state: step(state), state)
-            return state, state.transit.scores["regret"].mean()  # summed over steps, as the run goes
+            return state, state.in_flight.scores["regret"].mean()  # summed over steps, as the run goes
 
         return jax.lax.scan(block, state, None, length=self.points)[1]
 

@@ -28,7 +28,7 @@ from tables import FOLDER
 
 import cantons as ct
 from cantons.data import pooled
-from cantons.engine.many import Many
+from cantons.engine.batched import BatchedSession
 from cantons.metrics import nbytes, statistics
 
 matplotlib.use("Agg")
@@ -217,7 +217,7 @@ def played(method: Method, given: Task, settings: Settings,
             problem, population)
 
     central = pooled(given.data.train) if method.build is ct.central else None
-    many = Many(problem, build, ct.rounds(cohort=given.cohort).build(population), given.data, central,
+    many = BatchedSession(problem, build, ct.rounds(cohort=given.cohort).build(population), given.data, central,
                 {name: np.array([point[name] for point, _ in variants]) for name in variants[0][0]},
                 np.array([seed for _, seed in variants]))
     states = many.begin()

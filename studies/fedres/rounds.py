@@ -26,7 +26,7 @@ import matplotlib
 import numpy as np
 
 import cantons as ct
-from cantons.engine.many import Many
+from cantons.engine.batched import BatchedSession
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
@@ -161,8 +161,10 @@ def played(method: Method, sets: list[ct.Federation], settings: Settings, rounds
         fixed = {"steps": settings.steps, "batch_size": settings.batch_size, **method.options}
         return method.build(**fixed, **options).build(problem, sets[0].population)
 
-    many = Many(problem, build, ct.rounds().build(sets[0].population), [data for data in sets for _ in range(points)],
-                None, {name: np.tile(values, len(sets)) for name, values in grid.items()}, np.repeat(seeds, points))
+    many = BatchedSession(problem, build, ct.rounds().build(sets[0].population),
+                          [data for data in sets for _ in range(points)], None,
+                          {name: np.tile(values, len(sets)) for name, values in grid.items()},
+                          np.repeat(seeds, points))
     states, losses = many.begin(), {"validation": [], "test": []}
     for until in rounds:
         states = many.advance(states, until)

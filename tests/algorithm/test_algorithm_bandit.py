@@ -63,7 +63,7 @@ def history(problem, data, recipe, clock=None, steps=STEPS):
 
 def increments(states, metric):
     """[steps, clients]: what each client was charged in each step."""
-    return np.diff([state.transit.scores[metric] for state in states], axis=0)
+    return np.diff([state.in_flight.scores[metric] for state in states], axis=0)
 
 
 def actions_of(states):
@@ -158,7 +158,7 @@ def test_nobody_learns_from_a_reward_of_an_action_that_was_not_chosen(data, prob
 
     after = history(problem, with_targets(telling(data), other), recipe)
     same_bits(models(before[-1]), models(after[-1]))
-    same_bits(before[-1].transit.scores, after[-1].transit.scores)
+    same_bits(before[-1].in_flight.scores, after[-1].in_flight.scores)
     assert np.abs(after[-1].server.shared["layer0"]["weight"]).max() > 0
 
 
@@ -262,7 +262,7 @@ def regrets():
         sessions = [session_of(ct.bandit(data, **HALVES), data, recipe, seed=seed)
                     for seed, data in enumerate(environments)]
         ends = [session.advance(session.begin(), 600) for session in sessions]
-        return np.median([end.transit.scores["regret"].mean() / 600 for end in ends])
+        return np.median([end.in_flight.scores["regret"].mean() / 600 for end in ends])
 
     return median
 

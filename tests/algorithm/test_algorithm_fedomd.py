@@ -36,8 +36,8 @@ class Path:
         for step in range(steps):
             self.points.append(np.asarray(state.clients.point["point"]))
             state = session.advance(state, step + 1)
-            charged.append(np.asarray(state.transit.scores["loss"]))
-            everyone.append(np.asarray(state.transit.scores.get("global_loss", np.zeros(data.population))))
+            charged.append(np.asarray(state.in_flight.scores["loss"]))
+            everyone.append(np.asarray(state.in_flight.scores.get("global_loss", np.zeros(data.population))))
         self.last, self.points = state, np.array(self.points)
         self.losses, self.global_losses = (np.diff(part, axis=0, prepend=0) for part in (charged, everyone))
 
@@ -301,7 +301,7 @@ def test_a_client_whose_loss_is_not_a_number_abstains_and_is_counted():
     silent = values[..., 0].T > 2.0
     assert silent.sum() > 0
     np.testing.assert_array_equal(path.last.rejected, silent.sum(axis=0))
-    np.testing.assert_array_equal(path.last.transit.met, STEPS)  # the example is gone all the same
+    np.testing.assert_array_equal(path.last.in_flight.met, STEPS)  # the example is gone all the same
     assert np.isfinite(path.points).all() and np.isfinite(path.losses).all()
     step, client = np.argwhere(silent & (np.arange(STEPS)[:, None] % 4 != 3))[0]
     np.testing.assert_array_equal(path.points[step + 1, client], path.points[step, client])

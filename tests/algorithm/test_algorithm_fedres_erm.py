@@ -10,8 +10,8 @@ import pytest
 import cantons as ct
 from cantons.algorithm.fedres_erm import Server
 from cantons.algorithm.least_squares import features, vector
-from cantons.engine.fanout import Fanout
-from cantons.engine.step import one_step
+from cantons.engine.mapping import Fanout
+from cantons.engine.online import online_step
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -60,12 +60,12 @@ def watched(problem, data, recipe, clock, steps, initial=None):
     """The losses of each step [steps, clients], and shared and private vectors before the first and after each."""
     algorithm = recipe.build(problem, data.population)
     session = ct.Local(devices=1).start(problem, algorithm, clock.build(data.population), data, None, seed=0)
-    step = functools.partial(one_step, problem, algorithm, session.clock, Fanout(session.mesh, session.group))
+    step = functools.partial(online_step, problem, algorithm, session.clock, Fanout(session.mesh, session.group))
 
     @jax.jit
     def play(arrays, state):
         def found(state):
-            scores = state.transit.scores["loss"]
+            scores = state.in_flight.scores["loss"]
             return scores, vector(state.server.shared), jax.vmap(lambda _, part: vector(part))(
                 scores, state.clients.private)  # there may be no part
 
@@ -271,7 +271,7 @@ def test_what_the_server_adds_up_is_what_the_newest_private_models_say(problem, 
     *_, state = watched(problem, data, ct.fedres_erm(), ct.online(active=SOME), 17)
     normal = state.server.normal
     targets, told = np.zeros(4), state.clients.told.sum(axis=0)
-    for index, met in enumerate(state.transit.met):
+    for index, met in enumerate(state.in_flight.met):
         batch = jax.tree.map(jnp.asarray, data.train).client(index).full()
         rows = features(problem.residual.shared, state.server.shared, problem.residual.seen(batch.inputs))
         targets += np.asarray(rows[:met].T @ batch.targets[:met])

@@ -41,7 +41,7 @@ class Path:
         for step in range(steps):
             self.states.append(jax.device_get(state))
             state = session.advance(state, step + 1)
-            charged.append(np.asarray(state.transit.scores["loss"]))
+            charged.append(np.asarray(state.in_flight.scores["loss"]))
         self.last = jax.device_get(state)
         self.losses = np.diff(charged, axis=0)
         everything = [*self.states, self.last]

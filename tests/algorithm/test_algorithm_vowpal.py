@@ -52,9 +52,9 @@ def by_us(inputs, labels, recipe):
     state, said = session.begin(), []
     for step in range(len(labels)):
         state = session.advance(state, step + 1)
-        said.append(float(state.transit.scores["prediction"][0]))
-        nothing = jax.tree.map(jnp.zeros_like, state.transit.scores)  # sums lose digits
-        state = session.place(state._replace(transit=state.transit._replace(scores=nothing)))
+        said.append(float(state.in_flight.scores["prediction"][0]))
+        nothing = jax.tree.map(jnp.zeros_like, state.in_flight.scores)  # sums lose digits
+        state = session.place(state._replace(transit=state.in_flight._replace(scores=nothing)))
     return np.array(said)
 
 

@@ -8,7 +8,7 @@ import toy_algorithm as toy
 
 import cantons as ct
 from cantons.engine.devices import floats, replicated
-from cantons.engine.step import held
+from cantons.engine.online import held_messages
 from cantons.protocol import Receipt, Sum
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -150,8 +150,8 @@ def test_every_letter_arrives_when_it_is_due(ticking, method, joint, numbers):
     jax.tree.map(lambda left, right: np.testing.assert_allclose(left, right, atol=1e-12), state.server, post.server)
     rows = jax.tree.map(lambda *leaves: np.stack(leaves), *post.clients)
     jax.tree.map(lambda left, right: np.testing.assert_allclose(left, right, atol=1e-12), state.clients, rows)
-    np.testing.assert_allclose(state.transit.scores["loss"], post.charged, atol=1e-11)
-    np.testing.assert_array_equal(state.transit.met, post.met)
+    np.testing.assert_allclose(state.in_flight.scores["loss"], post.charged, atol=1e-11)
+    np.testing.assert_array_equal(state.in_flight.met, post.met)
     np.testing.assert_array_equal(state.uploads, post.met)
 
 
@@ -160,7 +160,7 @@ def test_a_late_client_is_evaluated_with_the_message_it_holds(joint, numbers):
     states = [session.begin()]
     for now in range(6):
         states.append(session.advance(jax.tree.map(jnp.copy, states[-1]), now + 1))
-    messages, places = held(states[-1].transit)
+    messages, places = held_messages(states[-1].in_flight)
     for index, late in enumerate(DOWN):
         jax.tree.map(lambda ring, model, place=places[index]: np.testing.assert_array_equal(ring[place], model),
                      messages, states[6 - late].server.shared)
@@ -289,7 +289,7 @@ def test_fedavg_with_one_step_is_fedomd_that_meets_in_every_step(least_squares, 
     averaged = played(least_squares, numbers, ct.fedavg(step_size=0.05, batch_size=None), clock)
     mirrored = played(least_squares, numbers, ct.fedomd(step_size=0.05), clock)
     for found, expected in ((averaged.server.shared, mirrored.server.shared),
-                            (averaged.transit.scores, mirrored.transit.scores)):
+                            (averaged.in_flight.scores, mirrored.in_flight.scores)):
         jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, atol=1e-12), found, expected)
 
 
@@ -304,10 +304,10 @@ def test_what_has_not_come_yet_changes_nothing(recipe, least_squares, numbers, o
     states = [played(least_squares, data, recipe, ct.online(batch=2), steps) for data in (numbers, changed)
               for steps in (2, 3)]
     jax.tree.map(np.testing.assert_array_equal, states[0], states[2])
-    assert (states[1].transit.scores["loss"] != states[3].transit.scores["loss"]).any()
+    assert (states[1].in_flight.scores["loss"] != states[3].in_flight.scores["loss"]).any()
 
 
 def test_who_tunes_before_it_predicts_does_not_tune_on_what_it_predicts(least_squares, numbers):
     tuned, plain = (played(least_squares, numbers, recipe(batch_size=1), ct.online(batch=2))
                     for recipe in (ct.fedavg_finetune, ct.fedavg))
-    jax.tree.map(np.testing.assert_array_equal, tuned.transit.scores, plain.transit.scores)
+    jax.tree.map(np.testing.assert_array_equal, tuned.in_flight.scores, plain.in_flight.scores)

@@ -19,22 +19,22 @@ def weights(value):
     return {"layer0": {"weight": jnp.array([[value]]), "bias": jnp.zeros(1)}}
 
 
-PARTS = weights(0.5), weights(0.25)
+REGISTRY = weights(0.5), weights(0.25)
 
 
 def test_predicted_rewards_are_sums_of_two_models():
-    np.testing.assert_allclose(PROBLEM.predict(*PARTS, CONTEXT), [[0.5, 0.25], [1.25, 1.25]])
+    np.testing.assert_allclose(PROBLEM.predict(*REGISTRY, CONTEXT), [[0.5, 0.25], [1.25, 1.25]])
 
 
 def test_the_loss_is_the_mean_over_actions():
-    np.testing.assert_allclose(PROBLEM.loss(*PARTS, BATCH), np.mean([0.25, 0.0625, 0.5625, 1.0]))
+    np.testing.assert_allclose(PROBLEM.loss(*REGISTRY, BATCH), np.mean([0.25, 0.0625, 0.5625, 1.0]))
 
 
 def test_the_score_is_that_of_the_best_predicted_action():
-    scores = PROBLEM.score(*PARTS, BATCH)
+    scores = PROBLEM.score(*REGISTRY, BATCH)
     np.testing.assert_allclose(scores["reward"], [1.0, 0.5])  # of equals, the first
     np.testing.assert_allclose(scores["regret"], [0.0, 0.0])
-    scores = PROBLEM.score(weights(-1.0), PARTS[1], BATCH)
+    scores = PROBLEM.score(weights(-1.0), REGISTRY[1], BATCH)
     np.testing.assert_allclose(scores["reward"], [0.0, 0.25])
     np.testing.assert_allclose(scores["regret"], [1.0, 0.25])
     assert PROBLEM.maximise == ("reward",)
@@ -42,17 +42,17 @@ def test_the_score_is_that_of_the_best_predicted_action():
 
 def test_regret_is_counted_in_means_where_they_are_known():
     means = jnp.array([[0.9, 0.1], [0.2, 0.8]])
-    scores = PROBLEM.score(*PARTS, BATCH._replace(targets={"reward": REWARDS, "mean": means}))
+    scores = PROBLEM.score(*REGISTRY, BATCH._replace(targets={"reward": REWARDS, "mean": means}))
     np.testing.assert_allclose(scores["regret"], [0.0, 0.6], rtol=1e-6)
     np.testing.assert_allclose(scores["reward"], [1.0, 0.5])
 
 
 def test_the_two_halves_take_contexts_and_single_rows():
     joint = PROBLEM.residual
-    np.testing.assert_allclose(joint.shared(PARTS[0], joint.seen(CONTEXT)), 0.5 * CONTEXT[..., 0])
-    np.testing.assert_allclose(joint.private(PARTS[1], CONTEXT[:, 1]), 0.25 * CONTEXT[:, 1, 1])
+    np.testing.assert_allclose(joint.shared(REGISTRY[0], joint.seen(CONTEXT)), 0.5 * CONTEXT[..., 0])
+    np.testing.assert_allclose(joint.private(REGISTRY[1], CONTEXT[:, 1]), 0.25 * CONTEXT[:, 1, 1])
     row = Batch(CONTEXT[:, 0], REWARDS[:, 0], jnp.ones(2))
-    np.testing.assert_allclose(PROBLEM.loss(*PARTS, row), np.mean([0.25, 0.5625]))
+    np.testing.assert_allclose(PROBLEM.loss(*REGISTRY, row), np.mean([0.25, 0.5625]))
 
 
 @pytest.mark.parametrize("side", ["shared", "private"])
@@ -73,7 +73,7 @@ def test_networks_may_predict_rewards_too():
 
 def test_it_is_rebuilt_from_its_names():
     again = problem_from_spec(ct.bandit(Shapes((2, 2)), shared_features=[0], private_features=[1]).spec)
-    np.testing.assert_array_equal(again.predict(*PARTS, CONTEXT), PROBLEM.predict(*PARTS, CONTEXT))
+    np.testing.assert_array_equal(again.predict(*REGISTRY, CONTEXT), PROBLEM.predict(*REGISTRY, CONTEXT))
 
 
 def test_fedres_online_learns_from_all_rewards_if_it_may():
@@ -90,4 +90,4 @@ def test_plain_rows_are_refused(numbers):
 
 def test_a_missing_reward_is_refused():
     with pytest.raises(ct.InputError, match="one reward for each action"):
-        PROBLEM.loss(*PARTS, BATCH._replace(targets=REWARDS[:, :1]))
+        PROBLEM.loss(*REGISTRY, BATCH._replace(targets=REWARDS[:, :1]))

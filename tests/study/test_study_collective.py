@@ -48,7 +48,7 @@ def said(values, recipe, steps=None, clock=None, problem=None, data=None, **abou
     start, steps = problem.init(jax.random.key(0)), steps or len(values[0])
     ticking = ct.online(**{"score": "everyone", **(clock or {})}).build(data.population)
     nothing = np.zeros(data.population)
-    state = SimpleNamespace(round=steps, rejected=nothing, transit=SimpleNamespace(scores={"global_loss": nothing}))
+    state = SimpleNamespace(round=steps, rejected=nothing, in_flight=SimpleNamespace(scores={"global_loss": nothing}))
     return collective(problem, recipe.build(problem, data.population), ticking, data, start, steps)(state)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import cantons as ct
 from cantons.data import with_validation
-from cantons.engine.many import Many
+from cantons.engine.batched import BatchedSession
 from cantons.study.callbacks import Callback
 from cantons.study.read import read_study
 from cantons.study.sweep import grouped, label, sweep
@@ -137,7 +137,7 @@ def test_an_odd_number_of_variants_fills_the_devices_and_is_cut_off_again():
     data = ct.digits(clients=6)
     problem = ct.logistic(data)
     sizes = np.array([0.1, 0.2, 0.3])
-    many = Many(problem, lambda options: ct.fedavg(step_size=options["step_size"]).build(problem, 6),
+    many = BatchedSession(problem, lambda options: ct.fedavg(step_size=options["step_size"]).build(problem, 6),
                 ct.rounds().build(6), data, None, {"step_size": sizes}, np.zeros(3, int))
     scores = many.evaluate(many.advance(many.begin(), 2))
     assert scores["test"]["shared"]["loss"].shape == (3, 6)

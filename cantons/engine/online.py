@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cantons.engine.fanout import Each, Fanout, fan_out
+from cantons.engine.mapping import Each, Fanout, map_clients
 from cantons.engine.round import Arrays, finite, keyed, where
 from cantons.protocol import (
     Algorithm,
@@ -31,7 +31,7 @@ from cantons.protocol import (
 )
 
 
-class Transit(NamedTuple):
+class InFlight(NamedTuple):
     """What is on its way between two steps, when all have heard what they will predict with next.
 
     Rings are indexed by the step modulo their length, those of messages by the message's number.
@@ -54,7 +54,7 @@ class Transit(NamedTuple):
     scores: dict[str, Array]  # [clients]: each metric, summed over the steps so far
 
 
-def at_rest(problem: Problem, algorithm: Algorithm, clock: Clock, arrays: Arrays, state: State) -> State:
+def begin_online(problem: Problem, algorithm: Algorithm, clock: Clock, arrays: Arrays, state: State) -> State:
     """Nothing is on its way, and every client has heard the server's first message."""
     population, online = state.ledger.shape[0], clock.online
     assert online is not None
@@ -67,7 +67,7 @@ def at_rest(problem: Problem, algorithm: Algorithm, clock: Clock, arrays: Arrays
     def column():  # an array of its own each time: the state is donated, and no buffer can be given away twice
         return jnp.zeros(population, jnp.int32)
 
-    transit = Transit(
+    in_flight = InFlight(
         messages=jax.tree.map(lambda leaf: jnp.tile(leaf, (down, *[1] * jnp.ndim(leaf))), first),
         received=jnp.zeros((down, population), jnp.int32),
         uploads=_blank(upload, up, population) if stacked else _blank(summand, up),
@@ -86,12 +86,12 @@ def at_rest(problem: Problem, algorithm: Algorithm, clock: Clock, arrays: Arrays
         noted = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), note)
         return algorithm.receive(sent, Receipt(jnp.asarray(True), jnp.asarray(False), noted), client)
 
-    return state._replace(clients=jax.vmap(hear)(jnp.arange(population), state.clients), transit=transit)
+    return state._replace(clients=jax.vmap(hear)(jnp.arange(population), state.clients), in_flight=in_flight)
 
 
-def held(transit: Transit) -> tuple[PyTree, Array]:
+def held_messages(in_flight: InFlight) -> tuple[PyTree, Array]:
     """The messages that clients hold, and where in them each client's is."""
-    return transit.messages, transit.newest % transit.received.shape[0]
+    return in_flight.messages, in_flight.newest % in_flight.received.shape[0]
 
 
 class Actor(NamedTuple):
@@ -118,7 +118,7 @@ class Listener(NamedTuple):
     client: PyTree
 
 
-def one_step(problem: Problem, algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays,
+def online_step(problem: Problem, algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays,
              state: State) -> State:
     """Advance `state` by one step: all act, what is due arrives, and the next message goes out."""
     return _next_message(algorithm, clock, fanout, arrays, _acted(problem, algorithm, clock, fanout, arrays, state))
@@ -127,12 +127,12 @@ def one_step(problem: Problem, algorithm: Algorithm, clock: Clock, fanout: Fanou
 def _acted(problem: Problem, algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays,
            state: State) -> State:
     """Every client meets its examples, is scored, learns and sends; what arrives now moves the server."""
-    online, rule, transit, now = clock.online, algorithm.aggregate, state.transit, state.round
+    online, rule, in_flight, now = clock.online, algorithm.aggregate, state.in_flight, state.round
     assert online is not None
     plan_key, _, client_key, aggregate_key, server_key = step_keys(arrays, now)
     plan = clock.plan(arrays.clock, plan_key, now)
     assert plan.up is not None
-    population, up_ring, window = state.ledger.shape[0], transit.due.shape[0], transit.sent_at.shape[0]
+    population, up_ring, window = state.ledger.shape[0], in_flight.due.shape[0], in_flight.sent_at.shape[0]
     everyone = jnp.arange(population)
 
     def each(common, actor):
@@ -140,7 +140,7 @@ def _acted(problem: Problem, algorithm: Algorithm, clock: Clock, fanout: Fanout,
         message = jax.tree.map(lambda leaf: leaf[actor.place], messages)
         data = train.client(actor.id).at(actor.stream, actor.met, online.batch, online.order)
         sent = algorithm.select(message, algorithm.request(actor.client, data))
-        scores = charged(problem, algorithm, actor.key, sent, actor.client, data)
+        scores = progressive_scores(problem, algorithm, actor.key, sent, actor.client, data)
         told = data if not online.label_delay else train.client(actor.id).at(
             actor.stream, jnp.maximum(actor.met - online.label_delay, 0), online.batch, online.order)
         note = algorithm.note(actor.key, sent, actor.client, told)
@@ -155,8 +155,8 @@ def _acted(problem: Problem, algorithm: Algorithm, clock: Clock, fanout: Fanout,
         scores = jax.tree.map(lambda value: jnp.where(acts, value, 0), scores)
         return (), (where(learns, moved, actor.client), carried, note, scores, acts, sends, meets & ~acts)
 
-    messages, places = held(transit)
-    actors = Actor(plan.ids, plan.acts, plan.counts, places, transit.met, keyed(client_key, everyone),
+    messages, places = held_messages(in_flight)
+    actors = Actor(plan.ids, plan.acts, plan.counts, places, in_flight.met, keyed(client_key, everyone),
                    keyed(arrays.key, everyone), state.clients)
     rows = _each_client(fanout, each, (arrays.train, messages), actors, population)
     clients, carried, note, scores, acts, sends, abstains = rows
@@ -164,19 +164,19 @@ def _acted(problem: Problem, algorithm: Algorithm, clock: Clock, fanout: Fanout,
         scores |= _by_everyone(problem, algorithm, online, arrays.train, messages, actors, acts)
 
     # What was sent now joins what is due when it arrives; nothing overtakes.
-    arrival = jnp.maximum(transit.latest, now + plan.up)
-    last = transit.sent % window, everyone
-    sent_at = transit.sent_at.at[last].set(jnp.where(sends, now, transit.sent_at[last]))
+    arrival = jnp.maximum(in_flight.latest, now + plan.up)
+    last = in_flight.sent % window, everyone
+    sent_at = in_flight.sent_at.at[last].set(jnp.where(sends, now, in_flight.sent_at[last]))
     if isinstance(rule, Sum):
-        uploads = jax.tree.map(partial(_joined, arrival % up_ring), transit.uploads, carried)
-        due = transit.due.at[arrival % up_ring, everyone].add(sends.astype(jnp.int32))
+        uploads = jax.tree.map(partial(_joined, arrival % up_ring), in_flight.uploads, carried)
+        due = in_flight.due.at[arrival % up_ring, everyone].add(sends.astype(jnp.int32))
         arriving = due[now % up_ring]
         aggregate = rule.finish(aggregate_key, jax.tree.map(lambda ring: ring[now % up_ring], uploads))
         uploads = jax.tree.map(lambda ring: ring.at[now % up_ring].set(0), uploads)
         due = due.at[now % up_ring].set(0)
     else:
-        uploads = _put(transit.uploads, now % up_ring, carried)
-        due = transit.due.at[now % up_ring].set(jnp.where(sends, arrival, -1))
+        uploads = _put(in_flight.uploads, now % up_ring, carried)
+        due = in_flight.due.at[now % up_ring].set(jnp.where(sends, arrival, -1))
         aggregate, arriving = _all_at_once(rule, online.steady, aggregate_key, uploads, due, now, plan)
     moved = algorithm.server_update(server_key, state.server, aggregate, _central(arrays))
     sent_up = sends | (abstains & (plan.counts > 0))
@@ -186,35 +186,35 @@ def _acted(problem: Problem, algorithm: Algorithm, clock: Clock, fanout: Fanout,
         round=now + 1,
         # A step in which nothing arrives is nothing special here, and not counted as skipped.
         ledger=state.ledger.at[:, 2:].add(jnp.stack([sent_up, abstains], axis=1).astype(jnp.int32)),
-        transit=transit._replace(
-            uploads=uploads, due=due, arrived=transit.arrived + arriving,
-            latest=jnp.where(sends, arrival, transit.latest), sent=transit.sent + sends, sent_at=sent_at,
-            notes=_put(transit.notes, now % window, note), met=transit.met + (acts | abstains),
-            scores=jax.tree.map(jnp.add, transit.scores, scores)),
+        in_flight=in_flight._replace(
+            uploads=uploads, due=due, arrived=in_flight.arrived + arriving,
+            latest=jnp.where(sends, arrival, in_flight.latest), sent=in_flight.sent + sends, sent_at=sent_at,
+            notes=_put(in_flight.notes, now % window, note), met=in_flight.met + (acts | abstains),
+            scores=jax.tree.map(jnp.add, in_flight.scores, scores)),
     )
 
 
 def _next_message(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays, state: State) -> State:
     """The server's message joins the ring, and each client takes the newest that has reached it."""
-    online, transit, now = clock.online, state.transit, state.round
+    online, in_flight, now = clock.online, state.in_flight, state.round
     assert online is not None
     plan_key, broadcast_key, *_ = step_keys(arrays, now)
     plan = clock.plan(arrays.clock, plan_key, now)
     assert plan.down is not None
-    population, ring, window = state.ledger.shape[0], transit.received.shape[0], transit.sent_at.shape[0]
+    population, ring, window = state.ledger.shape[0], in_flight.received.shape[0], in_flight.sent_at.shape[0]
     everyone = jnp.arange(population)
     sends = jnp.asarray(True) if plan.sends is None else plan.sends
-    number = transit.number + sends
-    rings = transit.messages, transit.received
-    message = algorithm.broadcast(broadcast_key, state.server, _central(arrays)), transit.arrived
+    number = in_flight.number + sends
+    rings = in_flight.messages, in_flight.received
+    message = algorithm.broadcast(broadcast_key, state.server, _central(arrays)), in_flight.arrived
     kept = jax.tree.map(lambda leaf: leaf[number % ring], rings)
     messages, received = _put(rings, number % ring, where(sends, message, kept))
-    sent_by = transit.numbers.at[now % ring].set(number)
-    newest = jnp.maximum(transit.newest, sent_by[jnp.maximum(now - plan.down, 0) % ring])
+    sent_by = in_flight.numbers.at[now % ring].set(number)
+    newest = jnp.maximum(in_flight.newest, sent_by[jnp.maximum(now - plan.down, 0) % ring])
     known = received[newest % ring, everyone]
     # A steady link tells of one upload at a time.
-    numbers = transit.known[:, None] + jnp.arange(1 if online.steady else window)
-    noted = transit.sent_at[numbers % window, everyone[:, None]] % window
+    numbers = in_flight.known[:, None] + jnp.arange(1 if online.steady else window)
+    noted = in_flight.sent_at[numbers % window, everyone[:, None]] % window
 
     def each(common, listener):
         train, messages, notes = common
@@ -229,17 +229,18 @@ def _next_message(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Ar
             return (), hear(0, listener.client)
         return (), jax.lax.fori_loop(0, jnp.maximum(listener.told, 1), hear, listener.client)
 
-    listeners = Listener(everyone, newest > transit.newest, known - transit.known, noted, newest % ring, state.clients)
+    listeners = Listener(everyone, newest > in_flight.newest, known - in_flight.known, noted, newest % ring,
+                         state.clients)
 
     def heard():
-        return _each_client(fanout, each, (arrays.train, messages, transit.notes), listeners, population)
+        return _each_client(fanout, each, (arrays.train, messages, in_flight.notes), listeners, population)
 
     # Where a message goes out before every step, a client is called in every step, be it new or not.
     clients = heard() if online.gap == 1 else jax.lax.cond(listeners.new.any(), heard, lambda: state.clients)
     return state._replace(
         clients=clients,
-        ledger=state.ledger.at[:, 1].add((newest > transit.newest).astype(jnp.int32)),
-        transit=transit._replace(messages=messages, received=received, number=number, numbers=sent_by,
+        ledger=state.ledger.at[:, 1].add((newest > in_flight.newest).astype(jnp.int32)),
+        in_flight=in_flight._replace(messages=messages, received=received, number=number, numbers=sent_by,
                                  newest=newest, known=known))
 
 
@@ -259,7 +260,7 @@ def _by_everyone(problem: Problem, algorithm: Algorithm, online: Online, train: 
     return {"global_loss": jnp.where(acts, mean, 0)}
 
 
-def charged(problem: Problem, algorithm: Algorithm, key: Key, message: PyTree, client: PyTree,
+def progressive_scores(problem: Problem, algorithm: Algorithm, key: Key, message: PyTree, client: PyTree,
             data: Data) -> dict[str, Array]:
     """What the examples of now cost a client that has not learned from them yet."""
     if algorithm.score is not None:
@@ -279,7 +280,7 @@ def _once(problem: Problem, algorithm: Algorithm, clock: Clock, arrays: Arrays, 
     upload, _ = algorithm.client_update(arrays.key, sent, client, data)
     summand = algorithm.aggregate.lift(upload, sent) if isinstance(algorithm.aggregate, Sum) else ()
     return (upload, summand, algorithm.note(arrays.key, sent, client, data),
-            charged(problem, algorithm, arrays.key, sent, client, data))
+            progressive_scores(problem, algorithm, arrays.key, sent, client, data))
 
 
 def _all_at_once(rule: Stack, steady: bool, key: Key, uploads: PyTree, due: Array, now: Array,
@@ -326,4 +327,4 @@ def _each_client(fanout: Fanout, each: Each, common: PyTree, slots: PyTree, popu
     order = jnp.minimum(jnp.arange(fanout.padded(population)), population - 1)
     if len(order) > population:
         slots = jax.tree.map(lambda leaf: leaf[order], slots)
-    return jax.tree.map(lambda leaf: leaf[:population], fan_out(fanout, each, common, slots)[1])
+    return jax.tree.map(lambda leaf: leaf[:population], map_clients(fanout, each, common, slots)[1])

@@ -30,7 +30,7 @@ class Fanout(NamedTuple):
         return -(-slots // self.multiple) * self.multiple
 
 
-def fan_out(fanout: Fanout, each: Each, common: PyTree, slots: PyTree) -> tuple[PyTree, PyTree]:
+def map_clients(fanout: Fanout, each: Each, common: PyTree, slots: PyTree) -> tuple[PyTree, PyTree]:
     """The sum of the summands over all slots, and the stack of their rows.
 
     `common` is the same for all; it is an argument, not a closure, because each device needs its own copy.
@@ -52,7 +52,7 @@ def fan_out(fanout: Fanout, each: Each, common: PyTree, slots: PyTree) -> tuple[
                          check_vma=False)(common, slots)
 
 
-def where_they_lie(fanout: Fanout, each: Each, common: PyTree, slots: PyTree) -> PyTree:
+def map_sharded(fanout: Fanout, each: Each, common: PyTree, slots: PyTree) -> PyTree:
     """The rows alone, for slots that are divided over the devices already; the rows stay so."""
     if fanout.mesh.size == 1:
         return _on_one_device(each, fanout.group, common, slots)[1]

@@ -16,12 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from cantons.engine.begin import initial_clients, initial_state, seed_keys
 from cantons.engine.devices import AXIS, divided, floats, mesh_of, replicated
 from cantons.engine.evaluate import scorer
-from cantons.engine.fanout import Fanout, where_they_lie
-from cantons.engine.round import Arrays, one_round, travel
-from cantons.engine.step import at_rest, held, one_step
+from cantons.engine.init import initial_clients, initial_state, seed_keys
+from cantons.engine.mapping import Fanout, map_sharded
+from cantons.engine.online import begin_online, held_messages, online_step
+from cantons.engine.round import Arrays, message_shapes, one_round
 from cantons.errors import InputError
 from cantons.protocol import Algorithm, Array, Clock, Key, Problem, PyTree, State
 
@@ -41,7 +41,7 @@ class Variant(NamedTuple):
     clock: PyTree
 
 
-class Many:
+class BatchedSession:
     """Like a session of the local engine, with a leading axis of variants on every state.
 
     `data` and `clock` are for all variants, or lists with one for each; their shapes must be the same.
@@ -77,7 +77,7 @@ class Many:
             algorithm, arrays = self.build(variant.options), self._arrays(common, variant)
             state = initial_state(algorithm, variant.start_key, self.problem.init(variant.start_key), self.population)
             if self.clock.online:
-                state = at_rest(self.problem, algorithm, self.clock, arrays, state)
+                state = begin_online(self.problem, algorithm, self.clock, arrays, state)
             return state
 
         return divided(self.mesh, jax.jit(jax.vmap(start, in_axes=(None, 0)))(self.common, self.own))
@@ -93,7 +93,7 @@ class Many:
     def message_and_upload(self, states: State) -> tuple[PyTree, PyTree]:
         """What travels to and from one client, as shapes."""
         first, state = jax.tree.map(lambda leaf: leaf[0], (self.own, states))
-        return travel(self.build(first.options), self._arrays(self.common, first), state,
+        return message_shapes(self.build(first.options), self._arrays(self.common, first), state,
                       self.clock.online.batch if self.clock.online else 1)
 
     def advance(self, states: State, until: int) -> State:
@@ -109,12 +109,12 @@ class Many:
             variant, state = slot
             # All variants are at the same round: a common number, so that vectorised loops need no masks.
             algorithm, arrays = self.build(variant.options), self._arrays(common, variant)
-            step = (partial(one_step, self.problem, algorithm, self.clock, self.inner, arrays) if self.clock.online
+            step = (partial(online_step, self.problem, algorithm, self.clock, self.inner, arrays) if self.clock.online
                     else partial(one_round, algorithm, self.clock, self.inner, arrays))
             ended = jax.lax.while_loop(lambda state: state.round < until, step, state._replace(round=done))
             return (), ended
 
-        return where_they_lie(self.outer, each, (common, states.round[0], until), (variants, states))
+        return map_sharded(self.outer, each, (common, states.round[0], until), (variants, states))
 
     def evaluate(self, states: State, side: str = "clients") -> dict[str, dict[str, dict[str, np.ndarray]]]:
         """Scores per variant and client, as NumPy arrays."""
@@ -140,10 +140,11 @@ class Many:
                             (state.server, parts[1], client, sets["train"], central), late)
             return (), scores(sets, central, state.server, parts[1], clients,
                               jax.random.fold_in(variant.score_key, state.round),
-                              0 if side == "clients" else self.population, held(state.transit) if late else None)
+                              0 if side == "clients" else self.population,
+                              held_messages(state.in_flight) if late else None)
 
         one_by_one = Fanout(self.outer.mesh, self.outer.group if self._accelerated else 1)
-        return where_they_lie(one_by_one, each, common, (variants, states))
+        return map_sharded(one_by_one, each, common, (variants, states))
 
     def _given(self, common: tuple, variant: Variant) -> tuple:
         """The sides, the central data and the clock's arrays: the variant's own, or those of all."""

@@ -12,7 +12,7 @@ from cantons import algorithm, clock, data, engine, models, problem
 from cantons.errors import InputError, unknown
 from cantons.protocol import Problem, Recipe
 
-PARTS: dict[str, Mapping[str, Callable[..., Any]]] = {
+REGISTRY: dict[str, Mapping[str, Callable[..., Any]]] = {
     "data": data.DATA,
     "model": models.ARCHITECTURES,
     "problem": {make.__name__: make for make in (
@@ -32,9 +32,9 @@ def part(kind: str, name: str) -> Callable[..., Any]:
     """
     if ":" in name:
         return _imported(kind, name)
-    if name not in PARTS[kind]:
-        raise unknown(kind, name, PARTS[kind])
-    return PARTS[kind][name]
+    if name not in REGISTRY[kind]:
+        raise unknown(kind, name, REGISTRY[kind])
+    return REGISTRY[kind][name]
 
 
 def make(kind: str, table: Mapping[str, Any], *before: Any) -> Any:

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from cantons.bring.linear import flat
 from cantons.errors import InputError, at_least, one_of
+from cantons.local_models.linear import flat
 
 LEAST = 0.01  # of a probability
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from cantons.bring.linear import flat
-from cantons.bring.local_model import needed
+from cantons.local_models.linear import flat
+from cantons.local_models.local_model import needed
 
 
 class VowpalWabbit:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from cantons.bring.linear import LOSSES
-from cantons.bring.local_model import needed
 from cantons.errors import one_of, positive
+from cantons.local_models.linear import LOSSES
+from cantons.local_models.local_model import needed
 
 
 class Torch:

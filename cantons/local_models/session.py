@@ -15,13 +15,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cantons.bring.local_model import LocalModel
-from cantons.engine.begin import initial_clients, initial_state, seed_keys
 from cantons.engine.devices import floats, mesh_of, replicated
 from cantons.engine.evaluate import scorer
-from cantons.engine.fanout import Fanout
-from cantons.engine.round import Arrays, keyed, travel
-from cantons.engine.step import at_rest, held, one_step, step_keys
+from cantons.engine.init import initial_clients, initial_state, seed_keys
+from cantons.engine.mapping import Fanout
+from cantons.engine.online import begin_online, held_messages, online_step, step_keys
+from cantons.engine.round import Arrays, keyed, message_shapes
+from cantons.local_models.local_model import LocalModel
 from cantons.protocol import Algorithm, Array, Batch, Clock, Key, Plan, Problem, PyTree, State
 
 View = Callable[[Any, Any], tuple[Any, Any]]  # (inputs, targets) -> (x, y), as a local model sees them
@@ -81,7 +81,7 @@ class Session:
         start = partial(initial_state, self.algorithm, population=len(self.names))
         state = jax.jit(start)(self._start_key, self._parts)
         arrays = self._telling(self.arrays, *self._nothing_said())
-        state = replicated(self.mesh, at_rest(self.problem, self.algorithm, self.clock, arrays, state))
+        state = replicated(self.mesh, begin_online(self.problem, self.algorithm, self.clock, arrays, state))
         return state, jax.device_get(jax.jit(self._look)(self.arrays, state))
 
     def advance(self, state: State, look: Look) -> tuple[State, Look]:
@@ -103,14 +103,14 @@ class Session:
         rows = self._rows[side]
         said = {name: np.zeros((len(ragged.inputs), *self._outputs.shape[1:]), self._outputs.dtype)
                 for name, ragged in rows.items()}
-        messages, places = held(state.transit)
+        messages, places = held_messages(state.in_flight)
         if side == "clients":
             clients = state.clients
             for index in range(len(self.names)):
                 self._say_all(index, rows, said, int(state.round))
         else:
             clients = self._strangers
-            places = jnp.full(rows["train"].population, state.round % state.transit.received.shape[0])
+            places = jnp.full(rows["train"].population, state.round % state.in_flight.received.shape[0])
         sets = {name: replace(ragged, inputs=Told(ragged.inputs, said[name]))
                 for name, ragged in self._sides[side].items()}
         arguments = (sets, None, state.server, self.start_private, clients,
@@ -124,7 +124,7 @@ class Session:
     def message_and_upload(self, state: State) -> tuple[PyTree, PyTree]:
         """What travels to and from one client, as shapes."""
         arrays = self._telling(self.arrays, *self._nothing_said())
-        return travel(self.algorithm, arrays, state, self.online.batch)
+        return message_shapes(self.algorithm, arrays, state, self.online.batch)
 
     def accounted(self, state: State) -> State:
         """The same state, with one rejected upload for each client that was left out."""
@@ -139,7 +139,7 @@ class Session:
     def _stepped(self, state: State, said: np.ndarray, left_out: np.ndarray) -> tuple[State, Look]:
         if self._step is None:
             def step(arrays, state, said, left_out):
-                state = one_step(self.problem, self.algorithm, self.clock, Fanout(self.mesh, len(self.names)),
+                state = online_step(self.problem, self.algorithm, self.clock, Fanout(self.mesh, len(self.names)),
                                  self._telling(arrays, said, left_out), state)
                 return state, self._look(arrays, state)
 
@@ -148,7 +148,7 @@ class Session:
         return self._step(self.arrays, state, said, left_out)
 
     def _look(self, arrays: Arrays, state: State) -> Look:
-        messages, places = held(state.transit)
+        messages, places = held_messages(state.in_flight)
         everyone = jnp.arange(len(self.names))
         plan = self.clock.plan((arrays.clock, False), step_keys(arrays, state.round)[0], state.round)
 
@@ -157,7 +157,7 @@ class Session:
             message = jax.tree.map(lambda leaf: leaf[place], messages)
             return *self.view(batch.inputs, batch.targets), self._said_by_shared(message, batch.inputs)
 
-        return Look(plan.acts, *jax.vmap(one)(everyone, keyed(arrays.key, everyone), state.transit.met, places))
+        return Look(plan.acts, *jax.vmap(one)(everyone, keyed(arrays.key, everyone), state.in_flight.met, places))
 
     def _said_by_shared(self, shared: PyTree, inputs: Array) -> Array:
         return self.joint.shared(shared, self.joint.seen(Told(inputs, jnp.zeros(()))))

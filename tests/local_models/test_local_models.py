@@ -12,9 +12,9 @@ from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifi
 from sklearn.linear_model import LogisticRegression, SGDClassifier, SGDRegressor
 
 import cantons as ct
-from cantons import bring
-from cantons.bring.linear import slope
-from cantons.bring.session import Session, judged
+from cantons import local_models as lm
+from cantons.local_models.linear import slope
+from cantons.local_models.session import Session, judged
 from cantons.problem.losses import LOSSES
 from cantons.report import collect
 from cantons.study.with_models import _listening, stand_in
@@ -88,7 +88,7 @@ def test_linear_models_in_numpy_are_fedres_itself(case, request):
     if "method" in server:
         recipe = plain_clients(recipe, problem, data)
     expected = ct.run(problem, data, recipe, **options)
-    found = ct.run_with_models(problem, data, lambda name: bring.Linear(0.05, **of_model), step_size=0.02, **server,
+    found = ct.run_with_models(problem, data, lambda name: lm.Linear(0.05, **of_model), step_size=0.02, **server,
                                **options)
     same_run(found, expected, {"rtol": 1e-10, "atol": 1e-12})
     rows = data.train.inputs[:4]
@@ -111,12 +111,12 @@ def plain_clients(recipe, problem, data):
 def test_in_single_precision_too(joint, numbers):
     options = {"rounds": 25, "clock": ct.online(**LATE)}
     expected = ct.run(joint, numbers, ct.fedres_online_sgd(**STEP_SIZES, alignment="paired"), **options)
-    found = ct.run_with_models(joint, numbers, lambda name: bring.Linear(0.05), step_size=0.02, **options)
+    found = ct.run_with_models(joint, numbers, lambda name: lm.Linear(0.05), step_size=0.02, **options)
     same_run(found, expected, {"rtol": 1e-6, "atol": 1e-6})
 
 
 def test_the_server_is_sent_features_predictions_and_targets_only(joint, numbers):
-    result = ct.run_with_models(joint, numbers, lambda name: bring.Linear(), rounds=2, clock=ct.online(batch=5))
+    result = ct.run_with_models(joint, numbers, lambda name: lm.Linear(), rounds=2, clock=ct.online(batch=5))
     assert result.summary["up_bytes_per_upload"] == 5 * (2 + 1 + 1) * 4  # two global features, as float32
 
 
@@ -127,7 +127,7 @@ def session_of(problem, data, models):
 
 
 def test_the_server_is_compiled_once(joint, numbers, compilations):
-    session = session_of(joint, numbers, [bring.Linear() for _ in range(7)])
+    session = session_of(joint, numbers, [lm.Linear() for _ in range(7)])
     state, look = session.begin()
     for _ in range(2):
         state, look = session.advance(state, look)
@@ -144,11 +144,11 @@ def test_the_server_is_compiled_once(joint, numbers, compilations):
 def mixed(name):
     number = int(name.split()[0])
     return [
-        lambda: bring.Linear(0.02),
-        lambda: bring.PartialFit(SGDRegressor(learning_rate="constant", eta0=0.02, alpha=0, random_state=0)),
-        lambda: bring.Refit(RandomForestRegressor(5, random_state=0), every=20),
+        lambda: lm.Linear(0.02),
+        lambda: lm.PartialFit(SGDRegressor(learning_rate="constant", eta0=0.02, alpha=0, random_state=0)),
+        lambda: lm.Refit(RandomForestRegressor(5, random_state=0), every=20),
         # Its default schedule begins with steps so large that one of the two clients would do better without it.
-        lambda: bring.PartialFit(SGDClassifier(loss="log_loss", learning_rate="constant", eta0=0.1, random_state=0),
+        lambda: lm.PartialFit(SGDClassifier(loss="log_loss", learning_rate="constant", eta0=0.1, random_state=0),
                                  classes=(-1, 1)),
     ][number % 4]()
 
@@ -178,7 +178,7 @@ def test_a_mixed_federation_beats_the_shared_model_on_held_out_rows(digits):
     assert again.final["test.personal.loss.mean"] == found.final["test.personal.loss.mean"]
 
 
-class Spoiled(bring.Linear):
+class Spoiled(lm.Linear):
     """A linear model that says something else after some questions."""
 
     def __init__(self, after, answer):
@@ -202,7 +202,7 @@ BAD = {
 @pytest.mark.parametrize("answer", BAD)
 def test_a_client_with_a_bad_answer_is_left_out_and_named_once(answer, joint, numbers):
     # The first question is the evaluation before step 0, then come a prediction and an update's a step.
-    models = {name: bring.Linear(0.05) for name in numbers.clients.names}
+    models = {name: lm.Linear(0.05) for name in numbers.clients.names}
     models["client2"] = spoiled = Spoiled(1 + 2 * 4, BAD[answer][0])
     heard, options = Heard(), {"rounds": 12, "step_size": 0.02, "evaluate_every": 12, "precision": "float64"}
     found = ct.run_with_models(joint, numbers, models, callbacks=[heard], clock=ct.online(uplink=UP), **options)
@@ -217,7 +217,7 @@ def test_a_client_with_a_bad_answer_is_left_out_and_named_once(answer, joint, nu
     # For the others it is as though that client had fallen silent.
     silent = np.ones((12, 7), bool)
     silent[4:, 2] = False
-    expected = ct.run_with_models(joint, numbers, lambda name: bring.Linear(0.05),
+    expected = ct.run_with_models(joint, numbers, lambda name: lm.Linear(0.05),
                                   clock=ct.online(uplink=UP, active=silent), **options)
     jax.tree.map(lambda left, right: np.testing.assert_allclose(left, right, atol=1e-13),
                  found.model.state.server, expected.model.state.server)
@@ -225,7 +225,7 @@ def test_a_client_with_a_bad_answer_is_left_out_and_named_once(answer, joint, nu
 
 def test_a_bad_answer_about_test_rows_counts_too(joint, numbers):
     heard = Heard()
-    models = [bring.Linear() for _ in range(7)]
+    models = [lm.Linear() for _ in range(7)]
     models[5] = Spoiled(0, BAD["NaN"][0])
     found = ct.run_with_models(joint, numbers, models, rounds=3, callbacks=[heard])
     assert found.history[0]["rejected_clients"] == found.final["rejected_clients"] == ["client5"]
@@ -240,7 +240,7 @@ def test_a_number_too_large_for_the_precision_is_infinite(float64):
 
 
 def test_an_error_in_a_model_says_whose_it_is(joint, numbers):
-    models = [bring.Linear() for _ in range(7)]
+    models = [lm.Linear() for _ in range(7)]
     models[3].update = lambda x, y, shared_prediction: 1 / 0
     with pytest.raises(ZeroDivisionError) as found:
         ct.run_with_models(joint, numbers, models, rounds=3)
@@ -252,16 +252,16 @@ class Deaf:
         return np.zeros(len(x))
 
 
-ONE = bring.Linear()
+ONE = lm.Linear()
 WRONG = {
     "no update": (lambda name: Deaf(), "model of client 'client0', a Deaf, has no update"),
     "an estimator": (lambda name: SGDRegressor(), "has no update; .* wrap it in PartialFit or Refit"),
     "no predict": ([object()] * 7, "client 'client0', a object, has no predict"),
-    "one too few": ([bring.Linear()] * 6, "6 models for 7 clients"),
+    "one too few": ([lm.Linear()] * 6, "6 models for 7 clients"),
     "one for two": ([ONE] * 7, "'client0' and 'client1' bring the same object"),
     "one for all": (ONE, "models is a Linear; give a mapping"),
-    "one missing": ({f"client{number}": bring.Linear() for number in range(6)}, "client 'client6' brings no model"),
-    "a stranger": ({"client9": bring.Linear()}, "unknown client 'client9'"),
+    "one missing": ({f"client{number}": lm.Linear() for number in range(6)}, "client 'client6' brings no model"),
+    "a stranger": ({"client9": lm.Linear()}, "unknown client 'client9'"),
 }
 
 
@@ -273,7 +273,7 @@ def test_models_that_cannot_be_used_are_refused(case, joint, numbers):
 
 def test_what_cannot_be_run_is_refused(joint, numbers, least_squares):
     def run(problem=joint, **options):
-        return ct.run_with_models(problem, numbers, lambda name: bring.Linear(), **{"rounds": 1} | options)
+        return ct.run_with_models(problem, numbers, lambda name: lm.Linear(), **{"rounds": 1} | options)
 
     with pytest.raises(ct.InputError, match="residual\\(data"):
         run(least_squares)
@@ -286,9 +286,9 @@ def test_what_cannot_be_run_is_refused(joint, numbers, least_squares):
 
 
 def test_factories_may_stand_for_single_clients(joint, numbers):
-    models = {name: functools.partial(lambda name, step_size: bring.Linear(step_size), step_size=0.1)
+    models = {name: functools.partial(lambda name, step_size: lm.Linear(step_size), step_size=0.1)
               for name in numbers.clients.names}
-    models["client1"] = bring.Linear(0.1)
+    models["client1"] = lm.Linear(0.1)
     found = ct.run_with_models(joint, numbers, models, rounds=2)
     assert found.model.models[1] is models["client1"] and found.model.models[0].step_size == 0.1
 
@@ -296,21 +296,21 @@ def test_factories_may_stand_for_single_clients(joint, numbers):
 def test_a_saved_run_can_be_reported_beside_others(digits, tmp_path):
     data, problem = digits
     options = {"rounds": 4, "clock": ct.online(batch=2)}
-    found = ct.run_with_models(problem, data, lambda name: bring.Linear(0.02), out=tmp_path / "own", **options)
+    found = ct.run_with_models(problem, data, lambda name: lm.Linear(0.02), out=tmp_path / "own", **options)
     ct.run(problem, data, ct.fedres_online_sgd(step_size=0.02), out=tmp_path / "ours", **options)
     groups = collect([tmp_path / "own", tmp_path / "ours"])
     assert groups[0].final("test.personal.accuracy.mean")[0] == found.final["test.personal.accuracy.mean"]
     assert groups[0].study["models"] == {"Linear": 8} and found.folder == tmp_path / "own"
     with pytest.raises(ct.InputError, match="already holds a run"):
-        ct.run_with_models(problem, data, lambda name: bring.Linear(0.02), out=tmp_path / "own", **options)
+        ct.run_with_models(problem, data, lambda name: lm.Linear(0.02), out=tmp_path / "own", **options)
     with pytest.raises(ct.InputError, match="brought models of their own, and those are not kept"):
         ct.load(tmp_path / "own")
 
 
 def test_new_clients_are_served_by_the_shared_model(labels):
     problem = ct.residual(labels, **SIDES)
-    models = bring.PartialFit(SGDClassifier(loss="log_loss", random_state=0), classes=3)
-    found = ct.run_with_models(problem, labels, lambda name: bring.PartialFit(models.estimator, classes=3), rounds=6)
+    models = lm.PartialFit(SGDClassifier(loss="log_loss", random_state=0), classes=3)
+    found = ct.run_with_models(problem, labels, lambda name: lm.PartialFit(models.estimator, classes=3), rounds=6)
     assert found.final["new_test.personal.loss.mean"] == found.final["new_test.shared.loss.mean"]
     assert found.final["rejected_clients"] == []
 
@@ -319,9 +319,9 @@ X, Y = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]] * 5), np.array(
 
 
 def test_a_regressor_learns_what_the_shared_model_leaves_over():
-    models = [bring.PartialFit(SGDRegressor(learning_rate="constant", eta0=0.1, alpha=0)),
-              bring.Refit(RandomForestRegressor(5, bootstrap=False), every=10),
-              bring.Refit(HistGradientBoostingRegressor(min_samples_leaf=1), every=50)]
+    models = [lm.PartialFit(SGDRegressor(learning_rate="constant", eta0=0.1, alpha=0)),
+              lm.Refit(RandomForestRegressor(5, bootstrap=False), every=10),
+              lm.Refit(HistGradientBoostingRegressor(min_samples_leaf=1), every=50)]
     for model in models:
         np.testing.assert_array_equal(model.predict(X), 0)  # before it has learned anything
         for _ in range(100):
@@ -332,10 +332,10 @@ def test_a_regressor_learns_what_the_shared_model_leaves_over():
 @pytest.mark.parametrize("estimator", [SGDClassifier(random_state=0), SGDClassifier(loss="log_loss", random_state=0)],
                          ids=["margins", "probabilities"])
 def test_a_classifier_answers_in_outputs(estimator):
-    of_three = bring.PartialFit(estimator, classes=3)
+    of_three = lm.PartialFit(estimator, classes=3)
     assert of_three.predict(X).shape == (20, 3)
-    of_signs = bring.PartialFit(estimator, classes=(-1, 1))
-    odds = bring.PartialFit(estimator, classes=(-1, 1), scale="logit")
+    of_signs = lm.PartialFit(estimator, classes=(-1, 1))
+    odds = lm.PartialFit(estimator, classes=(-1, 1), scale="logit")
     assert of_signs.predict(X).shape == (20,)
     for _ in range(20):
         of_three.update(X, (Y + 1).astype(int), np.zeros((20, 3)))
@@ -350,7 +350,7 @@ def test_a_classifier_answers_in_outputs(estimator):
 
 
 def test_a_classifier_is_not_fitted_to_one_class():
-    model = bring.Refit(LogisticRegression(), classes=3, every=1, window=4)
+    model = lm.Refit(LogisticRegression(), classes=3, every=1, window=4)
     model.update(X[:2], np.array([1, 1]), np.zeros((2, 3)))
     assert not model.fitted
     model.update(X[:2], np.array([1, 0]), np.zeros((2, 3)))
@@ -362,13 +362,13 @@ def test_a_classifier_is_not_fitted_to_one_class():
 
 
 @pytest.mark.parametrize(("make", "words"), [
-    (lambda: bring.PartialFit(RandomForestRegressor()), "no partial_fit; Refit"),
-    (lambda: bring.PartialFit(SGDClassifier()), "SGDClassifier is a classifier; say which classes"),
-    (lambda: bring.Refit(RandomForestRegressor(), classes=3), "no classifier and learns residuals"),
-    (lambda: bring.Refit(RandomForestClassifier(), classes=(0, 1)), "classes is \\(0, 1\\)"),
-    (lambda: bring.Refit(RandomForestRegressor(), every=0), "every is 0"),
-    (lambda: bring.Linear(loss="softmax"), "give both or neither"),
-    (lambda: bring.Linear(loss="hinge"), "loss is 'hinge'"),
+    (lambda: lm.PartialFit(RandomForestRegressor()), "no partial_fit; Refit"),
+    (lambda: lm.PartialFit(SGDClassifier()), "SGDClassifier is a classifier; say which classes"),
+    (lambda: lm.Refit(RandomForestRegressor(), classes=3), "no classifier and learns residuals"),
+    (lambda: lm.Refit(RandomForestClassifier(), classes=(0, 1)), "classes is \\(0, 1\\)"),
+    (lambda: lm.Refit(RandomForestRegressor(), every=0), "every is 0"),
+    (lambda: lm.Linear(loss="softmax"), "give both or neither"),
+    (lambda: lm.Linear(loss="hinge"), "loss is 'hinge'"),
 ])
 def test_options_that_make_no_sense_say_so(make, words):
     with pytest.raises(ct.InputError, match=words):
@@ -384,8 +384,8 @@ def test_slopes_are_the_derivatives_of_the_losses(loss, float64):
     np.testing.assert_allclose(slope(loss, outputs, y), expected, atol=1e-14)
 
 
-@pytest.mark.parametrize(("module", "make"), [("torch", lambda: bring.Torch(None)),
-                                              ("vowpalwabbit", bring.VowpalWabbit)])
+@pytest.mark.parametrize(("module", "make"), [("torch", lambda: lm.Torch(None)),
+                                              ("vowpalwabbit", lm.VowpalWabbit)])
 def test_a_missing_package_is_one_sentence(module, make, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(ct.InputError, match=f"needs {module}, which is not installed: pip install"):
@@ -402,8 +402,8 @@ def test_a_torch_layer_walks_the_linear_path(loss, numbers, labels, signs):
     torch.nn.init.zeros_(layer.weight)
     torch.nn.init.zeros_(layer.bias)
     options = {"rounds": 12, "step_size": 0.02, "clock": ct.online(**LATE), "precision": "float64"}
-    expected = ct.run_with_models(problem, data, lambda name: bring.Linear(0.05, loss=loss, classes=classes), **options)
-    found = ct.run_with_models(problem, data, lambda name: bring.Torch(layer, loss=loss, step_size=0.05), **options)
+    expected = ct.run_with_models(problem, data, lambda name: lm.Linear(0.05, loss=loss, classes=classes), **options)
+    found = ct.run_with_models(problem, data, lambda name: lm.Torch(layer, loss=loss, step_size=0.05), **options)
     same_run(found, expected, {"rtol": 1e-10, "atol": 1e-12})
     assert found.clients["model"][0] == "Linear"
 
@@ -412,7 +412,7 @@ def test_a_torch_module_keeps_its_optimiser():
     torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'cantons[torch]'")
     torch.manual_seed(0)
     module = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
-    model = bring.Torch(module, optimizer=lambda parameters: torch.optim.Adam(parameters, 0.05))
+    model = lm.Torch(module, optimizer=lambda parameters: torch.optim.Adam(parameters, 0.05))
     for _ in range(200):
         model.update(X, Y + 3, np.full(len(Y), 3.0))
     np.testing.assert_allclose(model.predict(X), Y, atol=0.05)
@@ -421,7 +421,7 @@ def test_a_torch_module_keeps_its_optimiser():
 
 def test_vowpal_wabbit_learns_residuals():
     pytest.importorskip("vowpalwabbit", reason="Vowpal Wabbit is not installed: pip install 'cantons[vw]'")
-    model = bring.VowpalWabbit("--learning_rate 0.5")
+    model = lm.VowpalWabbit("--learning_rate 0.5")
     np.testing.assert_array_equal(model.predict(X), 0)
     for _ in range(50):
         model.update(X, Y + 3, np.full(len(Y), 3.0))
