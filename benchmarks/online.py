@@ -16,6 +16,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+from starting import start
 
 import cantons as ct
 from cantons.data import Population, from_sizes
@@ -56,7 +57,7 @@ def scalar_clients(seeds: int, steps: int, repeats: int) -> dict:
     algorithm = ct.fedomd(step_size={"name": "inverse", "start": 1.0}, within=BOX).build(problem, 20)
     clock = ct.online(sync=20, score="everyone").build(20)
     if seeds == 1:
-        session = ct.Local().start(problem, algorithm, clock, data[0], None, 0)
+        session = start(ct.Local(), problem, algorithm, clock, data[0], None, 0)
         seconds, first = timed(session.advance, session.begin(), steps, repeats)
     else:
         many = BatchedSession(problem, lambda options: algorithm, clock, data, None, {}, np.arange(seeds))
@@ -72,7 +73,7 @@ def late_clients(clients: int, delay: int, width: int, alignment: str, steps: in
     algorithm = ct.fedres_online_sgd(step_size=1e-5, alignment=alignment).build(problem, clients)
     up, down = (random.integers(0, delay // 2 + 1, clients) for _ in range(2))
     clock = ct.online(uplink=up, downlink=down, longest=delay // 2).build(clients)
-    session = ct.Local().start(problem, algorithm, clock, data, None, 0)
+    session = start(ct.Local(), problem, algorithm, clock, data, None, 0)
     seconds, first = timed(session.advance, session.begin(), steps, repeats)
     return {"what": f"FedRes ({alignment}), {clients} clients, delays up to {delay}, {width} features",
             "microseconds_per_step": 1e6 * seconds, "client_steps_per_second": clients / seconds,
@@ -84,7 +85,7 @@ def many_clients(clients: int, width: int, steps: int, repeats: int) -> dict:
     data = packed(clients, 10, width)
     problem = ct.regression(data, ct.linear(bias=False))
     algorithm = ct.fedomd(step_size=1e-3, within={"name": "ball", "radius": 10.0}).build(problem, clients)
-    session = ct.Local().start(problem, algorithm, ct.online(sync=20).build(clients), data, None, 0)
+    session = start(ct.Local(), problem, algorithm, ct.online(sync=20).build(clients), data, None, 0)
     seconds, first = timed(session.advance, session.begin(), steps, repeats)
     return {"what": f"FedOMD, {clients} clients, {width} dimensions", "microseconds_per_step": 1e6 * seconds,
             "client_steps_per_second": clients / seconds, "first_call_seconds": first}

@@ -24,6 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from peers import HERE, Contender, python_for
+from starting import restored, start
 
 import cantons as ct
 from cantons.study.folder import environment
@@ -75,13 +76,13 @@ def ours(inputs: np.ndarray, labels: np.ndarray, recipe: Any, precision: str = "
     told = problem._replace(score=score)
     found = []
     with jax.enable_x64(precision == "float64"):
-        session = ct.Local().start(told, recipe.build(told, 1), ct.online().build(1), data, None, 0)
+        session = start(ct.Local(), told, recipe.build(told, 1), ct.online().build(1), data, None, 0)
         state = session.begin()
         for step in range(len(labels)):
             state = session.advance(state, step + 1)
             found.append(float(state.in_flight.scores["prediction"][0]))
             cleared = jax.tree.map(jnp.zeros_like, state.in_flight.scores)  # sums lose digits
-            state = session.place(state._replace(transit=state.in_flight._replace(scores=cleared)))
+            state = restored(session, state._replace(in_flight=state.in_flight._replace(scores=cleared)))
     return np.array(found)
 
 

@@ -1,9 +1,9 @@
-"""The whole vocabulary between problems, algorithms and engines: the one door in the wall.
+"""The whole vocabulary between problems, algorithms, engines and studies.
 
-A problem says what is minimised, an algorithm says who moves what on which evidence, a clock says who
-takes part when, and an engine runs them. Everything here is a value made of pure functions: what is not
-in the server's or the client's state does not exist, so saving, replaying, `jit`, `vmap` and `scan` come
-for free. One round, as every engine runs it:
+A problem says what is minimised, an algorithm says who moves what on which evidence, a clock says who takes part when,
+a rule says how uploads become one, an engine says where all this runs, and a study puts them together. Problems,
+algorithms, clocks and rules are values made of pure functions: what is not in the server's, the client's or the rule's
+state does not exist, so saving, replaying, `jit`, `vmap` and `scan` come for free. One round, as every engine runs it:
 
     message = broadcast(key, server, central)
     for each client that hears:   client = receive(message, receipt, client)
@@ -17,7 +17,7 @@ from them, messages reach it late, its uploads arrive late, and it is told of ea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -26,6 +26,12 @@ import numpy as np
 Array = jax.Array
 PyTree = Any
 Key = jax.Array
+# What an algorithm chooses for itself: the two states, and what travels between them.
+Server = Any
+Client = Any
+Message = Any
+Upload = Any
+Aggregate = Any
 
 
 class Batch(NamedTuple):
@@ -59,7 +65,59 @@ class Data(Protocol):
         """Online: the examples of this step, which are all there are. Offline data has no clock and refuses."""
 
     def hidden(self) -> Data:
-        """The same without its examples: for one who is asked before it is told."""
+        """The same handle with every row masked: for a model that must predict before labels are revealed."""
+
+    def at(self, key: Key, meeting: Array, size: int, order: str) -> Data:
+        """One moment of a stream: the `size` examples a client meets for the `meeting`-th time, from 0."""
+
+
+class Examples(Protocol):
+    """The examples of many clients; `client(id)` is a handle on those of one, also where the id is traced."""
+
+    @property
+    def population(self) -> int: ...
+
+    @property
+    def sizes(self) -> Any:
+        """How many examples each client has."""
+
+    @property
+    def longest(self) -> int:
+        """The largest size: known before compiling."""
+
+    @property
+    def uniform(self) -> bool:
+        """Do all clients have as many?"""
+
+    def client(self, index: Array | int) -> Data: ...
+
+
+class Population(Protocol):
+    """Some clients: the examples each trains on, and those it is judged by."""
+
+    @property
+    def train(self) -> Examples: ...
+
+    @property
+    def test(self) -> Examples: ...
+
+    @property
+    def names(self) -> Sequence[str]: ...
+
+
+class Federated(Protocol):
+    """The data of a study, as engines see it."""
+
+    @property
+    def clients(self) -> Population: ...
+
+    @property
+    def new(self) -> Population | None:
+        """Clients that take no part in training, and are scored as newcomers."""
+
+    @property
+    def validation(self) -> Examples | None:
+        """Rows of the clients that are held back to choose by."""
 
 
 class Residual(NamedTuple):
@@ -99,19 +157,75 @@ class Receipt(NamedTuple):
 
 
 class Sum(NamedTuple):
-    """Aggregation by adding: can be chunked, reduced on workers, made secret or private."""
+    """An algorithm's own aggregation by adding: can be chunked, reduced on workers, made secret or private."""
 
-    lift: Callable[[PyTree, PyTree], PyTree]  # (upload, the message it answers) -> summand, on the receiving side
-    finish: Callable[[Key, PyTree], PyTree]  # (key, sum) -> aggregate
+    lift: Callable[[Upload, Message], PyTree]  # (upload, the message it answers) -> summand, on the receiving side
+    finish: Callable[[Key, PyTree], Aggregate]  # (key, sum) -> aggregate
 
 
 class Stack(NamedTuple):
-    """Aggregation of all uploads at once: medians, Krum, bucketing. Rows with `counts` 0 did not arrive."""
+    """An algorithm's own aggregation of all uploads at once. Rows with `counts` 0 did not arrive."""
 
-    reduce: Callable[[Key, PyTree, Array, Array], PyTree]  # (key, uploads, ids, counts) -> aggregate
+    reduce: Callable[[Key, PyTree, Array, Array], Aggregate]  # (key, uploads, ids, counts) -> aggregate
 
 
-Aggregator = Sum | Stack
+class Average(NamedTuple):
+    """A value and the weight behind it: one upload's, or that of all of them together."""
+
+    value: PyTree
+    weight: Array
+
+
+class Report(NamedTuple):
+    """What a rule has to say about one round."""
+
+    numbers: Mapping[str, Array] = {}  # written down as "rule.NAME", as means over the rounds between two evaluations
+    rejected: Array | None = None  # bool, one for each row of a stack: whose upload was set aside
+
+
+def stateless(value: PyTree) -> PyTree:
+    """The default `init` of a rule: it remembers nothing."""
+    return ()
+
+
+class SumRule(NamedTuple):
+    """A rule that adds: `expected` is the size of a full cohort, for those that divide by it whoever comes."""
+
+    lift: Callable[[PyTree, Average], PyTree]  # (state, one upload) -> summand
+    finish: Callable[[Key, PyTree, PyTree, float], tuple[Average, PyTree, Report]]  # (key, state, sum, expected)
+    init: Callable[[PyTree], PyTree] = stateless  # a value, all zeros -> the rule's state
+    reports: tuple[str, ...] = ()  # the names of the numbers it reports
+    every_round: bool = False  # finish also where nothing arrived
+    on_client: bool = False  # lift before sending: the summand is what travels, and the state travels down
+
+
+class StackRule(NamedTuple):
+    """A rule that must see every upload: medians, Krum, bucketing. A row with weight 0 did not arrive."""
+
+    # (key, state, uploads stacked in ascending id, ids, expected) -> (the average, state, report)
+    reduce: Callable[[Key, PyTree, Average, Array, float], tuple[Average, PyTree, Report]]
+    init: Callable[[PyTree], PyTree] = stateless
+    reports: tuple[str, ...] = ()
+    every_round: bool = False
+
+
+Rule = SumRule | StackRule
+
+
+class Averages(NamedTuple):
+    """Aggregation of uploads that are averages: the rule is the user's choice, and the server gets an `Average`."""
+
+    read: Callable[[Upload], Average]  # what the rule is shown of an upload
+    rule: Rule  # unless the user chooses another
+    only: str = ""  # why no other rule will do; empty where any may be chosen
+
+
+Aggregator = Sum | Stack | Averages
+
+
+def adds(aggregator: Aggregator) -> bool:
+    """Is a sum of uploads enough for it? An engine that can only sum refuses the others."""
+    return isinstance(aggregator, Sum) or (isinstance(aggregator, Averages) and isinstance(aggregator.rule, SumRule))
 
 
 def keep(message: PyTree, receipt: Receipt, client: PyTree) -> PyTree:
@@ -155,26 +269,35 @@ class Theory(NamedTuple):
     regret_bound: Callable[[PyTree, float, float, int, int], float | None]
 
 
+class Diagnostics(NamedTuple):
+    """Numbers of interest at an evaluation; they are written down as "server.NAME" and "clients.NAME"."""
+
+    server: Callable[[Server], Mapping[str, Array]] = lambda server: {}
+    client: Callable[[Message, Client], Mapping[str, Array]] = lambda message, client: {}  # of each client
+
+
 class Algorithm(NamedTuple):
     """A federated algorithm: a few pure functions over explicit state.
 
-    The server's state has a field `shared`: the shared part the server would hand to a stranger.
+    The server's state has a field `shared`: the shared part the server would hand to a new client.
     """
 
-    init_server: Callable[[Key, PyTree, PyTree], PyTree]  # (key, shared, private) -> server
-    init_client: Callable[[Key, PyTree, PyTree], PyTree]  # (key, shared, private) -> client
-    broadcast: Callable[[Key, PyTree, Data | None], PyTree]  # (key, server, central) -> message
-    client_update: Callable[[Key, PyTree, PyTree, Data], tuple[PyTree, PyTree]]  # -> (upload, client)
+    init_server: Callable[[Key, PyTree, PyTree], Server]  # (key, shared, private) -> server
+    init_client: Callable[[Key, PyTree, PyTree], Client]  # (key, shared, private) -> client
+    broadcast: Callable[[Key, Server, Data | None], Message]  # (key, server, central) -> message
+    client_update: Callable[[Key, Message, Client, Data], tuple[Upload, Client]]
     aggregate: Aggregator
-    server_update: Callable[[Key, PyTree, PyTree, Data | None], PyTree]  # (key, server, aggregate, central)
-    model: Callable[[Key, PyTree, PyTree, Data], tuple[PyTree, PyTree]]  # (key, message, client, data)
-    receive: Callable[[PyTree, Receipt, PyTree], PyTree] = keep
-    request: Callable[[PyTree, Data], PyTree] = no_request
-    select: Callable[[PyTree, PyTree], PyTree] = everything
-    note: Callable[[Key, PyTree, PyTree, Data], PyTree] = nothing_noted  # with an upload; `receive` gets it back
-    score: Callable[[Key, PyTree, PyTree, Data], dict[str, Array]] | None = None  # online: what a step is charged
+    server_update: Callable[[Key, Server, Aggregate, Data | None], Server]  # (key, server, aggregate, central)
+    model: Callable[[Key, Message, Client, Data], tuple[PyTree, PyTree]]  # -> (shared, private), to predict with
+    receive: Callable[[Message, Receipt, Client], Client] = keep
+    request: Callable[[Client, Data], PyTree] = no_request
+    select: Callable[[Message, PyTree], Message] = everything
+    note: Callable[[Key, Message, Client, Data], PyTree] = nothing_noted  # with an upload; `receive` gets it back
+    score: Callable[[Key, Message, Client, Data], dict[str, Array]] | None = None  # online: what a step is charged
+    idle_upload: Callable[[Message, Client], Upload] | None = None  # online: what a client without examples sends
     needs: Needs = Needs()
     theory: Theory | None = None  # for the regret to be measured in its set, and held against its bound
+    diagnostics: Diagnostics = Diagnostics()
 
 
 class Recipe(NamedTuple):
@@ -182,7 +305,8 @@ class Recipe(NamedTuple):
 
     name: str
     options: Mapping[str, Any]
-    build: Callable[..., Any]  # an algorithm: (problem, population) -> Algorithm; a clock: population -> Clock
+    build: Callable[..., Any]  # (problem, population) -> Algorithm; (population, ...) -> Clock; () -> Rule
+    again: Callable[..., Recipe] | None = None  # options -> the same part with these options
 
 
 class Plan(NamedTuple):
@@ -221,17 +345,27 @@ class Clock(NamedTuple):
     repeats: bool = False  # a plan's counts may be above 1
     actors_hear: bool = False  # whoever acts has heard; else one who has not sees NaN in place of the message
     online: Online | None = None
+    expected: float | None = None  # how many uploads a full cohort sends; None = one for each slot
+    check: Callable[[Algorithm, int], None] = lambda algorithm, rounds: None  # refuse what makes no sense with it
+
+    @property
+    def cohort(self) -> float:
+        """How many uploads a full cohort sends."""
+        return self.slots if self.expected is None else self.expected
 
 
 class State(NamedTuple):
-    """All that a run remembers; a checkpoint is this and nothing else."""
+    """All that a run remembers between two rounds."""
 
-    server: PyTree
+    server: Server
     clients: PyTree  # one row per client
     round: Array  # int32: rounds done
     skipped: Array  # int32: rounds in which nothing usable arrived
-    ledger: Array  # int32[population, 4]: the four columns below, in one array so that a round reads and writes once
-    in_flight: PyTree = ()  # online: what is on its way, and the scores so far
+    ledger: Array  # int32[population, 5]: the five columns below, in one array so that a round reads and writes once
+    in_flight: PyTree = ()  # online: what is on its way, and the scores so far; known to the online step alone
+    rule: PyTree = ()  # the aggregation rule's state
+    reports: Mapping[str, Array] = {}  # what the rule reported, as means over the rounds in which it did
+    reported: Any = ()  # int32: how many rounds those were; nothing, where nothing is reported
 
     @property
     def acknowledged(self) -> Array:
@@ -253,6 +387,19 @@ class State(NamedTuple):
         """Uploads left out because they were not finite."""
         return self.ledger[:, 3]
 
+    @property
+    def outvoted(self) -> Array:
+        """Uploads that the aggregation rule set aside."""
+        return self.ledger[:, 4]
+
+
+class Snapshot(NamedTuple):
+    """One run on the host, with every client's row: a checkpoint is this and nothing else."""
+
+    state: State
+    start_private: PyTree  # the private part that every client began with
+    outside: Any = None  # what is kept outside the state, as JSON has it: clients' own local models, say
+
 
 class Progress(NamedTuple):
     """How far one run is, on the host: what is written down about it besides its scores."""
@@ -262,5 +409,89 @@ class Progress(NamedTuple):
     downloads: np.ndarray  # per client: messages it got
     uploads: np.ndarray  # per client: its uploads, rejected ones too: they travelled
     rejected: np.ndarray  # per client: uploads left out because they were not finite
+    outvoted: np.ndarray | None = None  # per client: uploads that the aggregation rule set aside
     met: np.ndarray | None = None  # online, per client: how often it has met new examples, abstaining or not
     charged: Mapping[str, np.ndarray] = {}  # online, per client: each metric, summed over the steps so far
+    reports: Mapping[str, float] = {}  # what the rule reported, as means over `reported` rounds
+    reported: int = 0
+
+
+# {set: {"shared" | "personal": {metric: one number per client}}}; sets are "train", "test" and "validation".
+Scores = Mapping[str, Mapping[str, Mapping[str, np.ndarray]]]
+
+
+class Evaluation(NamedTuple):
+    """Everything that is measured at one moment of one run."""
+
+    progress: Progress
+    scores: Mapping[str, Scores]  # of the "clients", and of the "new" ones if there are any
+    server: Mapping[str, float] = {}  # diagnostics of the server's state
+    clients: Mapping[str, np.ndarray] = {}  # diagnostics of each client
+    columns: Mapping[str, Sequence[Any]] = {}  # whatever else is to be said of each client
+
+
+class Parts(NamedTuple):
+    """What an engine is given about one run."""
+
+    problem: Problem
+    recipe: Recipe  # the algorithm as it was chosen
+    algorithm: Algorithm  # and as it was built
+    clock: Clock
+    data: Federated
+    central: Examples | None
+    seed: int
+
+    @property
+    def population(self) -> int:
+        return self.data.clients.train.population
+
+
+class Session(Protocol):
+    """One or several runs on their way, on an engine. Its state is its own business; a `Snapshot` is everybody's."""
+
+    def begin(self, initial: tuple[PyTree, PyTree] | None = None) -> Any:
+        """The state before round 0, from `problem.init` or from the given (shared, private)."""
+
+    def restore(self, snapshots: Sequence[Snapshot]) -> Any:
+        """The state in which `whole` gave these, one for each run."""
+
+    def prepare(self, state: Any) -> None:
+        """Do now what is done once, such as compiling, so that rounds can be timed."""
+
+    def advance(self, state: Any, until: int) -> Any:
+        """Run rounds until `until` of them are done. The old state is used up."""
+
+    def evaluate(self, state: Any) -> list[Evaluation]:
+        """Score every client of every run."""
+
+    def whole(self, state: Any) -> list[Snapshot]:
+        """Every run on the host, each with every client's row."""
+
+    def travel(self, state: Any) -> tuple[Message, Upload]:
+        """The message to and the upload from one client, as shapes."""
+
+    def about(self) -> dict[str, Any]:
+        """Facts for the summary: devices, groups, workers."""
+
+    def close(self) -> None:
+        """Give back what it holds. A closed session is of no use."""
+
+
+class Engine(Protocol):
+    """Where runs take place."""
+
+    @property
+    def name(self) -> str:
+        """As a study names it: a word of ours, or module:function."""
+
+    def options(self) -> dict[str, Any]:
+        """What was chosen, as a study writes it down."""
+
+    def refuses(self, run: Parts) -> str:
+        """Why it cannot run this, as a sentence that goes on from "the engine NAME"; empty if it can."""
+
+    def start(self, runs: Sequence[Parts], notice: Callable[[str], None]) -> Session:
+        """Begin work on runs of the same shapes; `notice` is told what the user should know."""
+
+    def together(self) -> Engine | None:
+        """The engine that runs several runs as one program with these options; None if they go one by one."""

@@ -9,7 +9,7 @@ from typing import Any, Concatenate
 
 from cantons.errors import check_options
 from cantons.options import options_of
-from cantons.protocol import Algorithm, Clock, Problem, Recipe
+from cantons.protocol import Algorithm, Clock, Problem, Recipe, Rule
 
 
 def algorithm(build: Callable[Concatenate[Problem, int, ...], Algorithm]) -> Callable[..., Recipe]:
@@ -18,12 +18,27 @@ def algorithm(build: Callable[Concatenate[Problem, int, ...], Algorithm]) -> Cal
 
 
 def clock(build: Callable[Concatenate[int, ...], Clock]) -> Callable[..., Recipe]:
-    """Decorate `def name(population, *, options...) -> Clock`."""
-    return _recipe(build, given=1)
+    """Decorate `def name(population, *, options...) -> Clock`.
+
+    A clock that wants to know when whose examples come, where the data says so, has `arrivals` as its second argument.
+    """
+    wants = [parameter.name for parameter in inspect.signature(build).parameters.values()
+             if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
+    if len(wants) == 1:
+        return _recipe(build, given=1, build_with=lambda population, arrivals=None, **options: build(
+            population, **options))
+    return _recipe(build, given=2, build_with=lambda population, arrivals=None, **options: build(
+        population, arrivals, **options))
 
 
-def _recipe(build: Callable[..., Any], given: int) -> Callable[..., Recipe]:
-    options = options_of(build, given)
+def rule(build: Callable[..., Rule]) -> Callable[..., Recipe]:
+    """Decorate `def name(*, options...) -> Rule`."""
+    return _recipe(build, given=0)
+
+
+def _recipe(build: Callable[..., Any], given: int,
+            build_with: Callable[..., Any] | None = None) -> Callable[..., Recipe]:
+    options, made = options_of(build, given), build_with or build
     ours = build.__module__.startswith("cantons.")
     name = build.__name__ if ours else f"{build.__module__}:{build.__name__}"  # so that a run folder can find it
 
@@ -31,7 +46,7 @@ def _recipe(build: Callable[..., Any], given: int) -> Callable[..., Recipe]:
     def choose(**chosen):
         check_options(choose, chosen, build.__name__)
         resolved = {option.name: option.default for option in options.parameters} | chosen
-        return Recipe(name, resolved, functools.partial(build, **options.gathered(resolved)))
+        return Recipe(name, resolved, functools.partial(made, **options.gathered(resolved)), choose)
 
     # What `inspect`, editors and the study reader see: the options alone.
     choose.__signature__ = inspect.Signature(options.parameters, return_annotation=Recipe)  # type: ignore[attr-defined]

@@ -25,9 +25,12 @@ import pytest
 # Before anything is computed: afterwards the number of devices cannot be changed.
 jax.config.update("jax_num_cpu_devices", 2)
 
+from starting import start  # noqa: E402
+
 import cantons as ct  # noqa: E402  (not before the two devices are asked for)
 from cantons.data import pooled  # noqa: E402
-from cantons.protocol import Receipt, Stack  # noqa: E402
+from cantons.engine.aggregation import aggregation_of  # noqa: E402
+from cantons.protocol import Receipt  # noqa: E402
 
 SIZES = (3, 17, 5, 8, 11, 4, 9)  # training examples of each client: ragged on purpose
 
@@ -142,7 +145,7 @@ def played():
         algorithm = recipe.build(problem, data.population)
         central = pooled(data.train) if algorithm.needs.central == "pooled" else data.central
         clock = (clock or ct.rounds()).build(data.population)
-        session = (engine or ct.Local(devices=1)).start(problem, algorithm, clock, data, central, seed)
+        session = start(engine or ct.Local(devices=1), problem, algorithm, clock, data, central, seed)
         return jax.device_get(session.advance(session.begin(initial), rounds))
 
     return play
@@ -211,13 +214,11 @@ class PlainLoop:
         return self.algorithm.client_update(key, sent, client, data)
 
     def _served(self, keys, server, uploads, central):
-        rule = self.algorithm.aggregate
-        if isinstance(rule, Stack):
-            rows = jax.tree.map(lambda *leaves: jnp.stack(leaves), *uploads.values())
-            aggregate = rule.reduce(keys[0], rows, jnp.array(list(uploads)), jnp.ones(len(uploads), jnp.int32))
-        else:
-            summands = [rule.lift(upload, None) for upload in uploads.values()]
-            aggregate = rule.finish(keys[0], jax.tree.map(lambda *leaves: sum(leaves), *summands))
+        rule = aggregation_of(self.algorithm.aggregate)
+        carried = [rule.carry((), upload, None) for upload in uploads.values()]
+        joined = jax.tree.map(lambda *leaves: sum(leaves) if rule.adds else jnp.stack(leaves), *carried)
+        ids, counts = jnp.array(list(uploads)), jnp.ones(len(uploads), jnp.int32)
+        aggregate, _, _ = rule.close(keys[0], (), joined, ids, counts, self.population)
         return self.algorithm.server_update(keys[1], server, aggregate, _one(central))
 
 

@@ -13,12 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import toy_algorithm as toy
+from starting import restored, start
 
 import cantons as ct
 from cantons.algorithm import ROUNDS as ALGORITHMS
 from cantons.data import pooled
+from cantons.engine.aggregation import aggregation_of
+from cantons.engine.devices import replicated
 from cantons.metrics import leaves, nbytes
-from cantons.protocol import Algorithm, Clock, Needs, Plan, PyTree, Stack, Sum
+from cantons.protocol import Algorithm, Clock, Needs, Plan, PyTree, Stack, Sum, adds
 from cantons.study.checkpoint import Checkpoints
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -113,7 +116,7 @@ def built(name, problem):
 def travelling(algorithm, problem, data):
     """The message and the upload of one client, as shapes."""
 
-    def message_shapes(key, train):
+    def exchange(key, train):
         shared, private = problem.init(key)
         client = algorithm.init_client(key, shared, private)
         message = algorithm.broadcast(key, algorithm.init_server(key, shared, private), pooled(train).client(0))
@@ -121,7 +124,7 @@ def travelling(algorithm, problem, data):
         return sent, algorithm.client_update(key, sent, client, train.client(0))[0]
 
     wide = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), data.train)
-    return jax.eval_shape(message_shapes, jax.random.key(0), wide)
+    return jax.eval_shape(exchange, jax.random.key(0), wide)
 
 
 class Stage:
@@ -129,14 +132,14 @@ class Stage:
 
     def __init__(self, algorithm, problem, data, engine):
         central = pooled(data.train) if algorithm.needs.central == "pooled" else None
-        self.session = engine.start(problem, algorithm, SCRIPTED, data, central, seed=3)
+        self.session = start(engine, problem, algorithm, SCRIPTED, data, central, seed=3)
         self.start = jax.device_get(self.session.begin())
 
     def play(self, state, *cohorts, rounds=1):
         """`rounds` more rounds of the script, on a copy: a state may be played from twice."""
-        self.session.arrays = self.session.arrays._replace(clock=self.session.place(script(*cohorts)))
+        self.session.arrays = self.session.arrays._replace(clock=replicated(self.session.mesh, script(*cohorts)))
         until = int(state.round) + rounds
-        return jax.device_get(self.session.advance(self.session.place(state), until))
+        return jax.device_get(self.session.advance(restored(self.session, state), until))
 
     @functools.cached_property
     def warm(self):
@@ -259,7 +262,7 @@ def test_compilations_are_counted(compilations):
 @each_algorithm
 def test_blocks_of_any_length_and_later_evaluations_compile_nothing_new(name, stage, compilations):
     session = stage(name).session
-    state = session.advance(session.place(stage(name).start), 1)
+    state = session.advance(restored(session, stage(name).start), 1)
     session.evaluate(state)
     with compilations() as found:
         for until in (4, 11):  # blocks of three and of seven rounds
@@ -295,14 +298,15 @@ def side_by_side(algorithms):
         pairs = each(lambda name, one: one.client_update(key, message[name], client[name], data))
         return tuple({name: pair[place] for name, pair in pairs.items()} for place in (0, 1))
 
-    rules = {name: algorithm.aggregate for name, algorithm in algorithms.items()}
-    if all(isinstance(rule, Sum) for rule in rules.values()):
-        rule = Sum(lift=lambda upload, message: {name: rule.lift(upload[name], message[name])
+    rules = {name: aggregation_of(algorithm.aggregate) for name, algorithm in algorithms.items()}
+    if all(rule.adds for rule in rules.values()):
+        rule = Sum(lift=lambda upload, message: {name: rule.carry((), upload[name], message[name])
                                                  for name, rule in rules.items()},
-                   finish=lambda key, total: {name: rule.finish(key, total[name]) for name, rule in rules.items()})
+                   finish=lambda key, total: {name: rule.close(key, (), total[name], None, None, POPULATION)[0]
+                                              for name, rule in rules.items()})
     else:
         rule = Stack(lambda key, uploads, ids, counts: {
-            name: rule.reduce(key, uploads[name], ids, counts) for name, rule in rules.items()})
+            name: rule.close(key, (), uploads[name], ids, counts, POPULATION)[0] for name, rule in rules.items()})
     return Algorithm(
         init_server=lambda key, shared, private: Servers(
             shared, each(lambda name, one: one.init_server(key, shared, private))),
@@ -328,7 +332,7 @@ def bundle(problem, labels):
 
     def make(kind):
         algorithms = {name: built(name, problem) for name in sorted(ALGORITHMS)}
-        alike = {name: one for name, one in algorithms.items() if type(one.aggregate) is kind}
+        alike = {name: one for name, one in algorithms.items() if adds(one.aggregate) is kind}
         return Stage(side_by_side(alike), problem, labels, ct.Local(devices=2, group=3))
 
     return functools.cache(make)
@@ -338,7 +342,7 @@ def bundle(problem, labels):
 def test_one_by_one_on_one_device_or_vectorised_by_threes_on_two_the_answer_is_the_same(name, stage, bundle, problem):
     """Clients of like size are seated together, and five slots stay empty; tests/engine has the other ways to run."""
     cohorts = EVERYBODY, (2, 3, 5), (0, 1, 2, 4, 5)
-    alone, together = stage(name), bundle(type(built(name, problem).aggregate))
+    alone, together = stage(name), bundle(adds(built(name, problem).aggregate))
     expected = alone.play(alone.start, *cohorts, rounds=3)
     found = together.play(together.start, *cohorts, rounds=3)
     close(expected.server, found.server.each[name])
@@ -403,13 +407,13 @@ def test_the_message_to_a_client_does_not_change_with_its_private_part(name, sta
 @each_algorithm
 def test_what_travelled_is_as_large_as_what_is_reported(name, stage):
     stage = stage(name)
-    reported = [nbytes(tree) for tree in stage.session.message_and_upload(stage.session.begin())]
+    reported = [nbytes(tree) for tree in stage.session.travel(stage.session.begin())]
     travelled = [sum(leaf[0].nbytes for leaf in jax.tree.leaves(tree))
                  for tree in (stage.warm.clients.sent, stage.warm.clients.upload)]
     assert reported == travelled
 
 
-def test_a_record_counts_the_bytes_of_every_message_and_upload(numbers, least_squares):
+def test_a_record_counts_the_bytes_of_every_travel(numbers, least_squares):
     result = ct.run(least_squares, numbers, ct.scaffold(batch_size=None), rounds=5, cohort=3, evaluate_every=5)
     weight = 3 * 4  # three inputs, four bytes
     down, up = 2 * weight + 4, 2 * weight  # model and control, and the step size on the way down

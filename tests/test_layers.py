@@ -1,7 +1,7 @@
 """Imports go one way: a folder may know what stands to its left, and engines and algorithms never meet.
 
 The first line of each folder's `__init__.py` says what it owns and what it may import. Here stands how far such a
-line may go, and every import in every file is held_messages against it.
+line may go, and every import in every file is held against it.
 """
 
 import ast

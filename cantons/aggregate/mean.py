@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 
-from cantons.protocol import Array, PyTree, Sum
+from cantons.protocol import Average, Report, SumRule
+from cantons.recipe import rule
 
 
-class Mean(NamedTuple):
-    """What a mean hands to the server: the value and the total weight behind it."""
+@rule
+def weighted_mean() -> SumRule:
+    """The mean by the weights that clients give, such as how many examples are behind a change of the model."""
+    return SumRule(lambda state, upload: _scale(upload.weight, upload), _finish)
 
-    value: PyTree
-    weight: Array
+
+@rule
+def mean() -> SumRule:
+    """The plain mean: every client counts the same, whatever weight it gives."""
+    return SumRule(lambda state, upload: Average(upload.value, jnp.ones(())), _finish)
 
 
-def _finish(key, total):
+def _scale(weight, upload: Average) -> Average:
+    return Average(jax.tree.map(lambda leaf: weight * leaf, upload.value), weight)
+
+
+def _finish(key, state, total, expected):
     value, weight = total
-    return Mean(jax.tree.map(lambda leaf: leaf / jnp.maximum(weight, jnp.finfo(weight.dtype).tiny), value), weight)
-
-
-# Every client counts the same.
-mean = Sum(lift=lambda upload, message: (upload, jnp.ones(())), finish=_finish)
-
-# An upload is a pair (value, weight), such as a model change and the number of examples behind it.
-weighted_mean = Sum(
-    lift=lambda upload, message: (jax.tree.map(lambda leaf: upload[1] * leaf, upload[0]), upload[1]),
-    finish=_finish,
-)
+    mean = jax.tree.map(lambda leaf: leaf / jnp.maximum(weight, jnp.finfo(weight.dtype).tiny), value)
+    return Average(mean, weight), state, Report()

@@ -17,7 +17,7 @@ from cantons.algorithm.schedule import Schedule, as_schedule, usual_step
 from cantons.algorithm.training import Adjust, Trained, Work, fitter
 from cantons.algorithm.trees import scale, subtract
 from cantons.errors import at_least, one_of
-from cantons.protocol import Algorithm, Array, Problem, PyTree
+from cantons.protocol import Algorithm, Array, Average, Averages, Problem, PyTree
 
 
 class Server(NamedTuple):
@@ -81,4 +81,5 @@ def averaging(
         private = fit(key, message.shared, client.private, data, client.visits)
         return message.shared, private
 
-    return Algorithm(init_server, init_client, broadcast, client_update, weighted_mean, server_update, model)
+    averages = Averages(lambda upload: Average(upload.change, upload.weight), weighted_mean().build())
+    return Algorithm(init_server, init_client, broadcast, client_update, averages, server_update, model)

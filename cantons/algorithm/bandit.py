@@ -199,6 +199,8 @@ def _of_used(rule: Aggregator) -> Aggregator:
 
         return Sum(lift, lambda key, summed: (rule.finish(key, summed[0]), summed[1]))
 
+    assert isinstance(rule, Stack)
+
     def reduce(key: Key, uploads: PyTree, ids: Array, counts: Array) -> PyTree:
         counts = counts * uploads.used
         return rule.reduce(key, uploads.example, ids, counts), counts.sum()

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cantons.aggregate import mean
+from cantons.aggregate import mean_of_uploads
 from cantons.algorithm.fedomd_bounds import theory_of
 from cantons.algorithm.schedule import Schedule, as_schedule
 from cantons.algorithm.trees import add, scale, subtract, zeros
@@ -84,7 +84,10 @@ def fedomd(problem: Problem, population: int, *, step_size: float | dict | Sched
     def model(key, shared, client, data):
         return client.point, client.private
 
-    built = Algorithm(init_server, init_client, broadcast, client_update, mean, server_update, model, receive=receive,
+    # A coordinate-wise rule may leave any other set.
+    only = "" if set_.kind in ("all_space", "box") else f"a mean of points stays in the set {set_.name}"
+    built = Algorithm(init_server, init_client, broadcast, client_update, mean_of_uploads(only), server_update, model,
+                      receive=receive, idle_upload=lambda shared, client: client.point,
                       needs=Needs(shared=False, stream=True),
                       theory=theory_of(map_, set_, step_size, adaptive == "none" and feedback == "gradient"))
     if feedback == "gradient":

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cantons.aggregate import mean
+from cantons.aggregate import mean_of_uploads
 from cantons.algorithm.schedule import Schedule, as_schedule, usual_step
 from cantons.algorithm.training import Work, trainer
 from cantons.errors import InputError, at_least, fraction
@@ -97,4 +97,4 @@ def l2gd(problem: Problem, population: int, *, penalty: float = 0.1, communicati
 
         return jax.lax.cond(client.visits == 0, first_time, lambda: (client.own, client.private))
 
-    return Algorithm(init_server, init_client, broadcast, client_update, mean, server_update, model)
+    return Algorithm(init_server, init_client, broadcast, client_update, mean_of_uploads(), server_update, model)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cantons.aggregate import mean
+from cantons.aggregate import NO_UPLOADS, mean_of_uploads
 from cantons.algorithm.schedule import Schedule, as_schedule, usual_step
 from cantons.algorithm.training import Optimizer, Work, trainer
 from cantons.errors import at_least
@@ -68,8 +68,8 @@ def independent(problem: Problem, population: int, *, step_size: float | dict | 
 
         return jax.lax.cond(client.visits == 0, first_time, lambda: (client.own, client.private))
 
-    return Algorithm(init_server, init_client, broadcast, client_update, mean, server_update, model,
-                     needs=Needs(shared=False))
+    return Algorithm(init_server, init_client, broadcast, client_update, mean_of_uploads(only=NO_UPLOADS),
+                     server_update, model, needs=Needs(shared=False))
 
 
 @algorithm
@@ -102,5 +102,5 @@ def central(problem: Problem, population: int, *, step_size: float | dict | Sche
     def model(key, message, client, data):
         return message.shared, message.private
 
-    return Algorithm(init_server, init_client, broadcast, client_update, mean, server_update, model,
-                     needs=Needs(shared=False, central="pooled"))
+    return Algorithm(init_server, init_client, broadcast, client_update, mean_of_uploads(only=NO_UPLOADS),
+                     server_update, model, needs=Needs(shared=False, central="pooled"))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from cantons.aggregate import mean
+from cantons.aggregate import KEEPS_MEAN, mean_of_uploads
 from cantons.algorithm.schedule import Schedule, as_schedule, usual_step
 from cantons.algorithm.training import Work, fitter
 from cantons.algorithm.trees import add, scale, zeros
@@ -116,5 +116,6 @@ def residual(problem: Problem, population: int, client_update: Callable, rates: 
         private = fit(key, message.shared, client.private, data, client.visits)
         return message.shared, private
 
-    return Algorithm(init_server, init_client, broadcast, client_update, mean, server_update, model,
+    averages = mean_of_uploads(only=KEEPS_MEAN if controlled else "")
+    return Algorithm(init_server, init_client, broadcast, client_update, averages, server_update, model,
                      needs=Needs(private=True, counts_once=controlled))

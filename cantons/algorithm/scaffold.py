@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cantons.aggregate import mean
+from cantons.aggregate import KEEPS_MEAN, mean_of_uploads
 from cantons.algorithm.schedule import Schedule, as_schedule, usual_step
 from cantons.algorithm.training import Work, fitter, trainer
 from cantons.algorithm.trees import add, scale, subtract, zeros
@@ -93,5 +93,5 @@ def scaffold(problem: Problem, population: int, *, option: str = "II", step_size
         private = fit(key, message.shared, client.private, data, client.visits)
         return message.shared, private
 
-    return Algorithm(init_server, init_client, broadcast, client_update, mean, server_update, model,
-                     needs=Needs(counts_once=True))
+    return Algorithm(init_server, init_client, broadcast, client_update, mean_of_uploads(only=KEEPS_MEAN),
+                     server_update, model, needs=Needs(counts_once=True))

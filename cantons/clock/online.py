@@ -17,7 +17,7 @@ import numpy as np
 
 from cantons.clock.rounds import read_trace
 from cantons.errors import InputError, at_least, fraction, one_of
-from cantons.protocol import Array, Clock, Key, Online, Plan
+from cantons.protocol import Algorithm, Array, Clock, Key, Online, Plan, adds
 from cantons.recipe import clock
 from cantons.shuffle import permutation
 
@@ -42,8 +42,9 @@ class Arrays(NamedTuple):
 
 
 @clock
-def online(population: int, *, uplink: Delay = 0, downlink: Delay = 0, batch: int = 1, order: str = "cycle",
-           active: Active | None = None, weights: str = "equal", sync: Sync = 1, counted: int | None = None,
+def online(population: int, arrivals: np.ndarray | None = None, *, uplink: Delay = 0, downlink: Delay = 0,
+           batch: int = 1, order: str = "cycle", active: Active | None = None, weights: str = "equal",
+           sync: Sync = 1, counted: int | None = None,
            score: str = "own", label_delay: int = 0, longest: int | None = None) -> Clock:
     """Every client meets `batch` examples in each step and is scored on them before it learns from them.
 
@@ -63,6 +64,8 @@ def online(population: int, *, uplink: Delay = 0, downlink: Delay = 0, batch: in
     them, and learns from each so many meetings later, when its label comes. `longest` makes room for delays up to that
     many steps, so that runs with other delays are the same program.
     """
+    if active is None:
+        active = arrivals  # the data says who has examples when
     at_least("batch", batch, 1)
     one_of("order", order, ("cycle", "shuffle", "sample"))
     one_of("weights", weights, ("equal", "inverse"))
@@ -86,7 +89,8 @@ def online(population: int, *, uplink: Delay = 0, downlink: Delay = 0, batch: in
 
     def plan(arrays: Arrays, key: Key, round: Array) -> Plan:
         acts = _acting(arrays, round, active, population)
-        counts = acts if counted is None else acts & (permutation(key, population)(jnp.asarray(ids)) < counted)
+        drawn = jnp.ones(population, bool)
+        counts = drawn if counted is None else permutation(key, population)(jnp.asarray(ids)) < counted
         if gap != 1:  # what is sent in this step is for the meeting after it
             counts = counts & _meeting(arrays, round + 1, sync)
         return Plan(jnp.asarray(ids), acts, jnp.where(counts, arrays.weights, 0), jnp.ones(population, bool),
@@ -94,9 +98,23 @@ def online(population: int, *, uplink: Delay = 0, downlink: Delay = 0, batch: in
                     None if gap == 1 else _meeting(arrays, round, sync))
 
     most_up, most_down = (int(delay.max()) if longest is None else longest for delay in (up, down))
+
+    def check(algorithm: Algorithm, rounds: int) -> None:
+        if gap is not None and gap > max(rounds, 1):
+            raise InputError(f"sync is {gap} but there are only {rounds} steps: clients would never meet.")
+        if label_delay and algorithm.score is not None:
+            raise InputError("the algorithm is scored by what it does in a step and learns from that at once; use "
+                             "label_delay = 0.")
+        if weights == "inverse" and not adds(algorithm.aggregate):
+            raise InputError("uploads are looked at one by one here and cannot be weighed; use weights = \"equal\".")
+        if weights == "inverse" and algorithm.idle_upload is not None:
+            raise InputError("every client uploads at every synchronisation here, whether it has examples or not, so "
+                             "all count alike already; use weights = \"equal\".")
+
     return Clock(population, active is None, arrays, plan, actors_hear=True,
                  online=Online(batch, order, most_up, most_down, steady, gap, score == "everyone",
-                               None if counted == population else counted, label_delay))
+                               None if counted == population else counted, label_delay),
+                 expected=counted, check=check)
 
 
 def _chances(active: Mapping[str, Any], population: int) -> np.ndarray:

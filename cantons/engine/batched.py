@@ -7,9 +7,10 @@ variants at a time, as many as its cache holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property, partial
+from typing import Any, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -17,16 +18,64 @@ import numpy as np
 from jax.sharding import Mesh
 
 from cantons.engine.devices import AXIS, divided, floats, mesh_of, replicated
-from cantons.engine.evaluate import scorer
-from cantons.engine.init import initial_clients, initial_state, seed_keys
+from cantons.engine.evaluate import scorer, sides_of
+from cantons.engine.init import initial_clients, seed_keys
 from cantons.engine.mapping import Fanout, map_sharded
-from cantons.engine.online import begin_online, held_messages, online_step
-from cantons.engine.round import Arrays, message_shapes, one_round
-from cantons.errors import InputError
-from cantons.protocol import Algorithm, Array, Clock, Key, Problem, PyTree, State
+from cantons.engine.round import Arrays, travelling
+from cantons.engine.stepper import begin_run, progress_of, stepper_of
+from cantons.errors import InputError, at_least, one_of
+from cantons.protocol import (
+    Algorithm,
+    Array,
+    Averages,
+    Engine,
+    Evaluation,
+    Key,
+    Message,
+    Parts,
+    PyTree,
+    Recipe,
+    Snapshot,
+    State,
+    Upload,
+)
 
 Options = dict[str, Array]  # numbers of an algorithm that differ between variants
 CACHE = 1 << 16  # numbers in the clients' models that a core works on at a time
+
+
+@dataclass(frozen=True)
+class Batched:
+    """Several runs as one program, for sweeps and rollouts. Runs must agree in everything but seed, data, delays, and
+    the real numbers given to their algorithm.
+
+    mode: "scan" (one client of a run after another), "vmap" (together) or "auto".
+    group: how many clients of a run are vectorised at a time.
+    devices: how many of this process's devices the runs are dealt out to.
+    memory_gib: not for runs that are one program; give fewer runs at a time instead.
+    """
+
+    mode: str = "auto"
+    group: int | None = None
+    devices: int | None = None
+    memory_gib: float | None = None
+
+    name = "batched"
+
+    def options(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def refuses(self, run: Parts) -> str:
+        if self.memory_gib is not None:
+            return ("runs several runs as one program and cannot divide it by memory; leave memory_gib out, or run "
+                    "them one by one.")
+        return ""
+
+    def start(self, runs: Sequence[Parts], notice: Callable[[str], None] = lambda sentence: None) -> BatchedSession:
+        return BatchedSession(self, runs)
+
+    def together(self) -> Engine:
+        return self
 
 
 class Variant(NamedTuple):
@@ -42,109 +91,140 @@ class Variant(NamedTuple):
 
 
 class BatchedSession:
-    """Like a session of the local engine, with a leading axis of variants on every state.
+    """Like a session of the local engine, with a leading axis of variants on every state."""
 
-    `data` and `clock` are for all variants, or lists with one for each; their shapes must be the same.
-    """
-
-    def __init__(self, problem: Problem, build: Callable[[Options], Algorithm], clock: Clock | list[Clock],
-                 data: Any, central: Any, options: dict[str, np.ndarray], seeds: np.ndarray):
-        clocks = clock if isinstance(clock, list) else [clock]
-        several = isinstance(data, list)
-        first = data[0] if several else data
-        self.problem, self.build, self.clock = problem, build, clocks[0]
-        self.mesh = mesh_of(None)
-        self.variants, self.population = len(seeds), first.population
-        self.outer, self.inner = self._fanouts()
+    def __init__(self, options: Batched, runs: Sequence[Parts]):
+        one_of("mode", options.mode, ("auto", "scan", "vmap"))
+        first = runs[0]
+        self.runs, self.problem, self.clock, self.population = runs, first.problem, first.clock, first.population
+        self.stepper = stepper_of(first.problem, first.algorithm, first.clock)
+        self.mesh = mesh_of(options.devices)
+        self.outer, self.inner = self._fanouts(options)
         # Idle places repeat the last variant; their results are cut off.
-        order = np.minimum(np.arange(self.outer.padded(self.variants)), self.variants - 1)
-        keys = jax.vmap(lambda seed: jnp.stack(seed_keys(seed)))(jnp.asarray(seeds)[order])
-        sides = [_sides(one) for one in (data if several else [data])]
+        order = np.minimum(np.arange(self.outer.padded(len(runs))), len(runs) - 1)
+        keys = jax.vmap(lambda seed: jnp.stack(seed_keys(seed)))(jnp.asarray([run.seed for run in runs])[order])
+        several = any(run.data is not first.data for run in runs)
+        clocks = any(run.clock is not first.clock for run in runs)
         self.own = divided(self.mesh, Variant(
-            {name: jnp.asarray(values, float)[order] for name, values in options.items()},
+            {name: jnp.asarray(values, float)[order] for name, values in varying_options(runs).items()},
             keys[:, 0], keys[:, 1], keys[:, 2],
-            _stacked(sides, order) if several else None, _stacked(central, order) if several and central else None,
-            _stacked([one.arrays for one in clocks], order) if len(clocks) > 1 else None))
+            _stacked([sides_of(run.data) for run in runs], order) if several else None,
+            _stacked([run.central for run in runs], order) if several and first.central is not None else None,
+            _stacked([run.clock.arrays for run in runs], order) if clocks else None))
         self.common = replicated(self.mesh, floats((
-            None if several else sides[0], None if several else central,
-            None if len(clocks) > 1 else clocks[0].arrays)))
+            None if several else sides_of(first.data), None if several else first.central,
+            None if clocks else first.clock.arrays)))
         self._block: Any = None
         self._scorers: dict[str, Any] = {}
 
-    def begin(self) -> State:
-        """The states before round 0."""
+    def begin(self, initial: tuple[PyTree, PyTree] | None = None) -> State:
+        if initial is not None:
+            raise InputError("runs that are one program begin where their problem does; run them one by one to begin "
+                             "elsewhere.")
+
         def start(common, variant: Variant) -> State:
-            algorithm, arrays = self.build(variant.options), self._arrays(common, variant)
-            state = initial_state(algorithm, variant.start_key, self.problem.init(variant.start_key), self.population)
-            if self.clock.online:
-                state = begin_online(self.problem, algorithm, self.clock, arrays, state)
-            return state
+            algorithm, arrays = self._algorithm(variant), self._arrays(common, variant)
+            parts = self.problem.init(variant.start_key)
+            return begin_run(self.problem, algorithm, self.clock, arrays, variant.start_key, parts, self.population)
 
         return divided(self.mesh, jax.jit(jax.vmap(start, in_axes=(None, 0)))(self.common, self.own))
 
-    def place(self, states: State) -> State:
-        """Put restored states where the compiled program expects them."""
-        return divided(self.mesh, states)
+    def restore(self, snapshots: Sequence[Snapshot]) -> State:
+        order = np.minimum(np.arange(self.outer.padded(len(self.runs))), len(self.runs) - 1)
+        return divided(self.mesh, jax.tree.map(
+            lambda *leaves: np.stack([leaves[place] for place in order]), *(one.state for one in snapshots)))
 
-    def start_private(self, index: int) -> PyTree:
-        """The private part every client of one variant begins with."""
-        return jax.device_get(jax.jit(lambda key: self.problem.init(key)[1])(self.own.start_key[index]))
-
-    def message_and_upload(self, states: State) -> tuple[PyTree, PyTree]:
-        """What travels to and from one client, as shapes."""
-        first, state = jax.tree.map(lambda leaf: leaf[0], (self.own, states))
-        return message_shapes(self.build(first.options), self._arrays(self.common, first), state,
-                      self.clock.online.batch if self.clock.online else 1)
-
-    def advance(self, states: State, until: int) -> State:
-        """Run every variant until `until` rounds are done. `states` are used up."""
+    def prepare(self, states: State) -> None:
         if self._block is None:
             self._block = jax.jit(self._rounds, donate_argnums=2).lower(
-                self.common, self.own, states, np.int32(until)).compile()
-        return self._block(self.common, self.own, states, np.int32(until))
+                self.common, self.own, states, np.int32(0)).compile()
+
+    def advance(self, states: State, until: int) -> State:
+        self.prepare(states)
+        return jax.block_until_ready(self._block(self.common, self.own, states, np.int32(until)))
+
+    def evaluate(self, states: State) -> list[Evaluation]:
+        found = {side: self._scored(states, side) for side in sides_of(self.runs[0].data)}
+        server, here = jax.device_get((self._inspect(self.common, self.own, states.server), states._replace(
+            server=(), clients=(), rule=())))
+        return [Evaluation(progress_of(_one(here, index)),
+                           {side: _one(scores, index) for side, (scores, _) in found.items()},
+                           _one(server, index), _one(found["clients"][1], index))
+                for index in range(len(self.runs))]
+
+    def whole(self, states: State) -> list[Snapshot]:
+        here = jax.device_get(states)
+        starts = jax.device_get(jax.jit(jax.vmap(lambda key: self.problem.init(key)[1]))(self.own.start_key))
+        return [Snapshot(*_one((here, starts), index)) for index in range(len(self.runs))]
+
+    def travel(self, states: State) -> tuple[Message, Upload]:
+        first, state = _one((self.own, states), 0)
+        return travelling(self._algorithm(first), self._arrays(self.common, first), state, self.stepper.batch)
+
+    def about(self) -> dict[str, Any]:
+        return {"devices": self.mesh.size, "runs_together": len(self.runs)}
+
+    def close(self) -> None:
+        pass
 
     def _rounds(self, common: tuple, variants: Variant, states: State, until: Array) -> State:
         def each(given, slot):
             common, done, until = given
             variant, state = slot
             # All variants are at the same round: a common number, so that vectorised loops need no masks.
-            algorithm, arrays = self.build(variant.options), self._arrays(common, variant)
-            step = (partial(online_step, self.problem, algorithm, self.clock, self.inner, arrays) if self.clock.online
-                    else partial(one_round, algorithm, self.clock, self.inner, arrays))
+            stepper = stepper_of(self.problem, self._algorithm(variant), self.clock)
+            step = partial(stepper.step, self.inner, self._arrays(common, variant))
             ended = jax.lax.while_loop(lambda state: state.round < until, step, state._replace(round=done))
             return (), ended
 
         return map_sharded(self.outer, each, (common, states.round[0], until), (variants, states))
 
-    def evaluate(self, states: State, side: str = "clients") -> dict[str, dict[str, dict[str, np.ndarray]]]:
-        """Scores per variant and client, as NumPy arrays."""
+    def _scored(self, states: State, side: str) -> PyTree:
         if side not in self._scorers:
             self._scorers[side] = jax.jit(partial(self._scores, side)).lower(self.common, self.own, states).compile()
-        found = jax.device_get(self._scorers[side](self.common, self.own, states))
-        return jax.tree.map(lambda leaf: leaf[: self.variants], found)
+        return jax.device_get(self._scorers[side](self.common, self.own, states))
 
     def _scores(self, side: str, common: tuple, variants: Variant, states: State) -> PyTree:
-        late = self.clock.online is not None and side == "clients"
+        late = self.stepper.held is not None and side == "clients"
 
         def each(common, slot):
             variant, state = slot
             sides, central, _ = self._given(common, variant)
             sets = sides[side]
             ids = self.population + np.arange(sets["train"].population)
-            algorithm, parts = self.build(variant.options), self.problem.init(variant.start_key)
+            algorithm, parts = self._algorithm(variant), self.problem.init(variant.start_key)
             clients = (state.clients if side == "clients"
                        else initial_clients(algorithm, variant.start_key, parts, ids))
             client = jax.tree.map(lambda leaf: leaf[0], clients)
             fanout = Fanout(self.inner.mesh, min(self.inner.group, sets["train"].population))
             scores = scorer(self.problem, algorithm, fanout,
                             (state.server, parts[1], client, sets["train"], central), late)
+            held = self.stepper.held(state) if late and self.stepper.held is not None else None
             return (), scores(sets, central, state.server, parts[1], clients,
                               jax.random.fold_in(variant.score_key, state.round),
-                              0 if side == "clients" else self.population,
-                              held_messages(state.in_flight) if late else None)
+                              0 if side == "clients" else self.population, held)
 
         one_by_one = Fanout(self.outer.mesh, self.outer.group if self._accelerated else 1)
         return map_sharded(one_by_one, each, common, (variants, states))
+
+    @cached_property
+    def _inspect(self) -> Any:
+        def inspect(common, variants, servers):
+            return jax.vmap(lambda variant, server: dict(self._algorithm(variant).diagnostics.server(server)))(
+                variants, servers)
+
+        return jax.jit(inspect)
+
+    def _algorithm(self, variant: Variant) -> Algorithm:
+        """The algorithm with this variant's own numbers, and the rule that was chosen for all."""
+        first = self.runs[0]
+        if not variant.options:
+            return first.algorithm
+        assert first.recipe.again is not None
+        built = first.recipe.again(**{**first.recipe.options, **variant.options}).build(self.problem, self.population)
+        if isinstance(built.aggregate, Averages) and isinstance(first.algorithm.aggregate, Averages):
+            built = built._replace(aggregate=built.aggregate._replace(rule=first.algorithm.aggregate.rule))
+        return built
 
     def _given(self, common: tuple, variant: Variant) -> tuple:
         """The sides, the central data and the clock's arrays: the variant's own, or those of all."""
@@ -159,26 +239,52 @@ class BatchedSession:
     def _accelerated(self) -> bool:
         return self.mesh.devices.flat[0].platform != "cpu"
 
-    def _fanouts(self) -> tuple[Fanout, Fanout]:
+    def _fanouts(self, options: Batched) -> tuple[Fanout, Fanout]:
         """How many variants each device takes at a time, and how many of their clients."""
-        one, share = Mesh(self.mesh.devices[:1], (AXIS,)), -(-self.variants // self.mesh.size)
+        one, share = Mesh(self.mesh.devices[:1], (AXIS,)), -(-len(self.runs) // self.mesh.size)
+        inner = Fanout(one, self._clients_at_once(options))
         if self._accelerated:
-            return Fanout(self.mesh, share), Fanout(one, self.clock.slots)
-        if not self.clock.online:
-            return Fanout(self.mesh, 1), Fanout(one, 1)
+            return Fanout(self.mesh, share), inner
+        if not self.stepper.short:
+            return Fanout(self.mesh, 1), inner
         parts = jax.eval_shape(self.problem.init, jax.random.key(0))
         numbers = self.population * sum(leaf.size for leaf in jax.tree.leaves(parts))
-        return Fanout(self.mesh, int(np.clip(CACHE // max(numbers, 1), 1, share))), Fanout(one, self.clock.slots)
+        return Fanout(self.mesh, int(np.clip(CACHE // max(numbers, 1), 1, share))), inner
+
+    def _clients_at_once(self, options: Batched) -> int:
+        if options.group is not None:
+            at_least("group", options.group, 1)
+            return min(options.group, self.clock.slots)
+        if options.mode == "auto":
+            return self.clock.slots if self._accelerated or self.stepper.short else 1
+        return self.clock.slots if options.mode == "vmap" else 1
 
 
-def _sides(data: Any) -> dict[str, dict[str, Any]]:
-    """Whom there is to score, and on what; "train" of "clients" is what is learned from."""
-    sides = {"clients": {"train": data.clients.train, "test": data.clients.test}}
-    if data.validation is not None:
-        sides["clients"]["validation"] = data.validation
-    if data.new is not None:
-        sides["new"] = {"train": data.new.train, "test": data.new.test}
-    return sides
+def varying_options(runs: Sequence[Parts]) -> dict[str, np.ndarray]:
+    """The real numbers given to an algorithm in which the runs differ; None of them is known while compiling."""
+    first = runs[0].recipe
+    for run in runs[1:]:
+        others = real_options(run.recipe)
+        if run.recipe.name != first.name or any(
+                run.recipe.options[name] is not value and run.recipe.options[name] != value
+                for name, value in first.options.items() if name not in others):
+            raise InputError("runs that are one program have the same algorithm and differ in its real numbers alone.")
+    values = {name: np.array([run.recipe.options[name] for run in runs]) for name in real_options(first)}
+    return {name: numbers for name, numbers in values.items() if len(set(numbers.tolist())) > 1}
+
+
+def real_options(recipe: Recipe) -> list[str]:
+    """The options that may vary inside one program: those given as a plain real number and declared as one."""
+    if recipe.again is None:
+        return []
+    declared: Mapping[str, Any] = recipe.again.__signature__.parameters  # type: ignore[attr-defined]
+    return [name for name, value in recipe.options.items()
+            if isinstance(value, float) and float in (declared[name].annotation, *get_args(declared[name].annotation))]
+
+
+def _one(tree: PyTree, index: int) -> PyTree:
+    """The part of one run in what is stacked over runs."""
+    return jax.tree.map(lambda leaf: leaf[index], tree)
 
 
 def _stacked(trees: Sequence[PyTree], order: np.ndarray) -> PyTree:

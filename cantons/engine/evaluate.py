@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from cantons.engine.client import keyed, sent_to
 from cantons.engine.mapping import Fanout, map_clients
-from cantons.engine.round import keyed
-from cantons.protocol import Algorithm, Array, Batch, Data, Key, Problem, PyTree
+from cantons.protocol import Algorithm, Array, Batch, Client, Data, Examples, Federated, Key, Message, Problem, PyTree
 
 BATCH = 128  # examples scored at once
+
+
+def sides_of(data: Federated) -> dict[str, dict[str, Any]]:
+    """Whom there is to score, and on what; "train" of "clients" is what is learned from."""
+    sides = {"clients": {"train": data.clients.train, "test": data.clients.test}}
+    if data.validation is not None:
+        sides["clients"]["validation"] = data.validation
+    if data.new is not None:
+        sides["new"] = {"train": data.new.train, "test": data.new.test}
+    return sides
 
 
 def scorer(problem: Problem, algorithm: Algorithm, fanout: Fanout, common: PyTree,
@@ -19,13 +30,12 @@ def scorer(problem: Problem, algorithm: Algorithm, fanout: Fanout, common: PyTre
     """Build `scores(sets, central, server, start, clients, key, first_id, held)`.
 
     `sets` are ragged examples by name, "train" among them. It returns {set: {"shared" | "personal": {metric: one
-    mean per client}}}. `start` is the private part every client begins with: the shared model predicts with it.
-    The personalised model may look at a client's training examples, never at the others. `common` is (server,
-    start, client, train, central) as shapes, to see whether the two models are one and the same. Clients predict with
-    the server's message of now; `late` ones with those they have got: `held` is a ring of messages, and where in it
-    each client's is.
+    mean per client}}}, and the diagnostics of each client. `start` is the private part every client begins with: the
+    shared model predicts with it. `common` is (server, start, client, train, central) as shapes, to see whether the
+    two models are one and the same. Clients predict with the server's message of now; `late` ones with those they have
+    got: `held` is a ring of messages, and where in it each client's is.
     """
-    impersonal = not late and _is_shared_model(algorithm, *common)
+    once = not late and _is_shared_model(algorithm, *common)
 
     def scores(sets, central, server, start, clients, key, first_id, held=None):
         population = sets["train"].population
@@ -38,22 +48,29 @@ def scorer(problem: Problem, algorithm: Algorithm, fanout: Fanout, common: PyTre
             sets, (messages, places), shared, start, clients = common
             index, key = slot
             message = jax.tree.map(lambda leaf: leaf[places[index]], messages)
-            client, own = jax.tree.map(lambda leaf: leaf[index], clients), sets["train"].client(index)
-            sent = algorithm.select(message, algorithm.request(client, own))
-            parts = {"personal": algorithm.model(key, sent, client, own)}
-            if not impersonal:
-                parts["shared"] = shared, start
-            found = {name: {which: mean_scores(problem, *pair, examples.client(index)) for which, pair in parts.items()}
-                     for name, examples in sets.items()}
-            if impersonal:
-                found = {name: which | {"shared": which["personal"]} for name, which in found.items()}
-            return (), found
+            client = jax.tree.map(lambda leaf: leaf[index], clients)
+            own = {name: examples.client(index) for name, examples in sets.items()}
+            return (), score_client(problem, algorithm, key, message, client, own, None if once else (shared, start))
 
         common = sets, held, server.shared, start, clients
         _, found = map_clients(fanout, each, common, (ids, keyed(key, first_id + ids)))
         return jax.tree.map(lambda leaf: leaf[:population], found)
 
     return scores
+
+
+def score_client(problem: Problem, algorithm: Algorithm, key: Key, message: Message, client: Client,
+                 sets: Mapping[str, Data], shared: tuple[PyTree, PyTree] | None) -> tuple[PyTree, PyTree]:
+    """One client's scores and diagnostics; `shared` is the model for nobody in particular, None if it is this one too.
+
+    The personalised model may look at the client's training examples, never at the others.
+    """
+    sent = sent_to(algorithm, message, client, sets["train"])
+    personal = algorithm.model(key, sent, client, sets["train"])
+    found = {name: {"personal": mean_scores(problem, *personal, data)} for name, data in sets.items()}
+    for name, data in sets.items():
+        found[name]["shared"] = found[name]["personal"] if shared is None else mean_scores(problem, *shared, data)
+    return found, dict(algorithm.diagnostics.client(sent, client))
 
 
 def mean_scores(problem: Problem, shared: PyTree, private: PyTree, data: Data) -> dict[str, Array]:
@@ -68,14 +85,15 @@ def mean_scores(problem: Problem, shared: PyTree, private: PyTree, data: Data) -
     return jax.tree.map(lambda total: total / jnp.asarray(data.size, total.dtype), totals)
 
 
-def _is_shared_model(algorithm: Algorithm, server: PyTree, start: PyTree, client: PyTree, train: PyTree,
-                     central: PyTree | None) -> bool:
+def _is_shared_model(algorithm: Algorithm, server: PyTree, start: PyTree, client: PyTree, train: Examples,
+                     central: Examples | None) -> bool:
     """Does `model` hand back the server's shared part untouched, with no private part? Then score it once."""
     same = []
 
     def trace(key: Key, server, client, train, central):
         message = algorithm.broadcast(key, server, None if central is None else central.client(0))
-        shared, private = algorithm.model(key, message, client, train.client(0))
+        data = train.client(0)
+        shared, private = algorithm.model(key, sent_to(algorithm, message, client, data), client, data)
         served, kept = jax.tree.leaves(shared), jax.tree.leaves(server.shared)
         same.append(not jax.tree.leaves((private, start)) and len(served) == len(kept)
                     and all(left is right for left, right in zip(served, kept, strict=True)))

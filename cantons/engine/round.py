@@ -1,4 +1,4 @@
-"""One federated round, written once for every algorithm, clock and device."""
+"""One federated round, written once for every algorithm, rule and engine: keys, open, the clients' turns, close."""
 
 from __future__ import annotations
 
@@ -7,126 +7,134 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from cantons.engine.aggregation import aggregation_of, keep_report
+from cantons.engine.client import Slot, Turn, as_arrays, keyed, sent_to, take_turn, where
 from cantons.engine.mapping import Fanout, map_clients
-from cantons.protocol import Algorithm, Array, Clock, Key, Plan, PyTree, Receipt, State, Sum
+from cantons.protocol import Algorithm, Array, Clock, Data, Examples, Key, Message, Plan, PyTree, State, Upload
 
 
 class Arrays(NamedTuple):
     """Everything a round reads and never writes: arguments of the compiled program, not part of its text."""
 
-    train: PyTree  # ragged examples: `train.client(id)` is a handle
-    central: PyTree | None
+    train: Examples
+    central: Examples | None
     clock: PyTree
     key: Key
 
-
-class Slot(NamedTuple):
-    """One place in the cohort."""
-
-    id: Array
-    acts: Array
-    counts: Array
-    hears: Array
-    heard: Array
-    key: Key
+    @property
+    def datacenter(self) -> Data | None:
+        """The handle that algorithms are given as `central`."""
+        return None if self.central is None else self.central.client(0)
 
 
-def keyed(key: Key, ids: Array) -> Key:
-    """One key per client id: the place in the cohort or on a worker never matters."""
-    return jax.vmap(jax.random.fold_in, in_axes=(None, 0))(key, ids)
+class Keys(NamedTuple):
+    """The keys of one round: nothing but the seed and the round's number is in them."""
+
+    plan: Key
+    broadcast: Key
+    client: Key
+    aggregate: Key
+    server: Key
 
 
-def where(condition: Array, yes: PyTree, no: PyTree) -> PyTree:
-    return jax.tree.map(lambda left, right: jnp.where(condition, left, right), yes, no)
+class Opening(NamedTuple):
+    """What is known before any client has acted."""
+
+    keys: Keys
+    message: Message
+    slots: Slot  # one row for each place in the cohort
 
 
-def finite(tree: PyTree) -> Array:
-    leaves = [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
-    # 0 times a number is 0, and NaN if it is none; on a CPU this is faster than asking each. The largest of them
-    # would not do: reduced in parallel, a CPU's maximum loses a NaN.
-    return jnp.isfinite(sum([(0 * leaf).sum() for leaf in leaves], jnp.zeros(())))
+def round_keys(key: Key, round: Array) -> Keys:
+    return Keys(*jax.random.split(jax.random.fold_in(key, round), len(Keys._fields)))
+
+
+def open_round(algorithm: Algorithm, clock: Clock, arrays: Arrays, state: State,
+               fanout: Fanout | None = None) -> Opening:
+    """Who takes part, and what they are sent; a `fanout` says how slots are dealt out to devices."""
+    keys = round_keys(arrays.key, state.round)
+    plan = clock.plan(arrays.clock, keys.plan, state.round)
+    if fanout is not None:
+        plan = _balanced(plan, clock, fanout, arrays, state.ledger.shape[0])
+    message = algorithm.broadcast(keys.broadcast, state.server, arrays.datacenter)
+    heard = state.ledger[plan.ids, 0] == 0
+    return Opening(keys, message, Slot(*plan[:4], heard, keyed(keys.client, plan.ids)))
+
+
+def take(clients: PyTree, ids: Array) -> PyTree:
+    """The rows of these clients; a spare slot gets some row, which nobody puts back."""
+    return jax.tree.map(lambda leaf: leaf[jnp.minimum(ids, leaf.shape[0] - 1)], clients)
+
+
+def put(clients: PyTree, ids: Array, rows: PyTree) -> PyTree:
+    """Write rows back where they came from."""
+    return jax.tree.map(lambda leaf, new: leaf.at[ids].set(new, mode="drop"), clients, rows)
+
+
+def close_round(algorithm: Algorithm, clock: Clock, arrays: Arrays, state: State, opening: Opening, total: PyTree,
+                turns: Turn) -> State:
+    """The aggregate moves the server, rows are put back, and the ledger is kept; `turns` has one row for each slot."""
+    slots, lost, aggregation = opening.slots, turns.lost, aggregation_of(algorithm.aggregate)
+    arrived = jnp.where(slots.acts & ~lost, slots.counts, 0)
+    ids, counts, carried = slots.id, arrived, total
+    if not aggregation.adds:
+        by_id = jnp.argsort(slots.id)
+        ids, counts = slots.id[by_id], arrived[by_id]
+        carried = jax.tree.map(lambda leaf: leaf[by_id], turns.upload)
+    aggregate, rule, report = aggregation.close(opening.keys.aggregate, state.rule, carried, ids, counts, clock.cohort)
+    moved = algorithm.server_update(opening.keys.server, state.server, aggregate, arrays.datacenter)
+    closed = jnp.ones((), bool) if aggregation.every_round else arrived.any()
+    acknowledged, downloads, uploaded, rejected, outvoted = state.ledger[slots.id].T
+    sent_up = slots.acts & (slots.counts > 0)
+    ledger = jnp.stack([((acknowledged > 0) | slots.hears) & ~(sent_up & ~lost), downloads + slots.hears,
+                        uploaded + sent_up, rejected + (sent_up & lost), outvoted], axis=1).astype(jnp.int32)
+    state = state._replace(
+        server=where(closed, moved, state.server),
+        clients=put(state.clients, slots.id, turns.row),
+        round=state.round + 1,
+        skipped=state.skipped + ~closed,
+        ledger=state.ledger.at[slots.id].set(ledger, mode="drop"),
+        rule=where(closed, rule, state.rule),
+    )
+    return keep_report(state, report, ids, closed)
 
 
 def one_round(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays, state: State) -> State:
     """Advance `state` by one round."""
-    population = state.ledger.shape[0]
-    key = jax.random.fold_in(arrays.key, state.round)
-    plan_key, broadcast_key, client_key, aggregate_key, server_key = jax.random.split(key, 5)
-    central = None if arrays.central is None else arrays.central.client(0)
+    population, aggregation = state.ledger.shape[0], aggregation_of(algorithm.aggregate)
+    opening = open_round(algorithm, clock, arrays, state, fanout)
 
-    plan = _balanced(clock.plan(arrays.clock, plan_key, state.round), clock, fanout, arrays, population)
-    ids, acts, counts, hears = plan[:4]
-    message = algorithm.broadcast(broadcast_key, state.server, central)
-    acknowledged, downloads, uploaded, rejected = state.ledger[ids].T
-    slots = Slot(*plan[:4], acknowledged == 0, keyed(client_key, ids))
-    rule = algorithm.aggregate
+    def each(common, seat):
+        train, message, rule = common
+        slot, client = seat
+        data = train.client(jnp.minimum(slot.id, population - 1))
+        return take_turn(algorithm, aggregation, rule, message, slot, client, data, actors_hear=clock.actors_hear,
+                         always_acts=clock.full and fanout.padded(clock.slots) == clock.slots)
 
-    def act(sent, slot, client, data):
-        upload, moved = algorithm.client_update(slot.key, sent, client, data)
-        usable = finite(upload)
-        arrives = usable & (slot.counts > 0)
-        # An upload that is lost leaves its client as it was: half of an exchange would never be mended.
-        client = where(usable, moved, client)
-        if isinstance(rule, Sum):
-            summand = jax.tree.map(lambda leaf: jnp.where(arrives, slot.counts.astype(leaf.dtype) * leaf, 0),
-                                   rule.lift(upload, sent))
-            return summand, (client, ~usable)
-        return (), (client, ~usable, where(arrives, upload, jax.tree.map(jnp.zeros_like, upload)))
-
-    def each(common, slot):
-        train, message, clients = common
-        index = jnp.minimum(slot.id, population - 1)
-        data, client = train.client(index), jax.tree.map(lambda leaf: leaf[index], clients)
-        sent = algorithm.select(message, algorithm.request(client, data))
-        receipt = Receipt(new=slot.hears, heard=slot.hears & slot.heard)
-        client = where(slot.hears, algorithm.receive(sent, receipt, client), client)
-        if not clock.actors_hear:
-            sent = where(slot.hears, sent, jax.tree.map(_unknown, sent))
-        if clock.full and fanout.padded(clock.slots) == clock.slots:
-            return act(sent, slot, client, data)
-        shapes = jax.eval_shape(lambda: act(sent, slot, client, data))
-        summand, (_, *row) = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-        return jax.lax.cond(slot.acts, lambda: act(sent, slot, client, data), lambda: (summand, (client, *row)))
-
-    total, (rows, lost, *uploads) = map_clients(fanout, each, (arrays.train, message, state.clients), slots)
-
-    arrived = jnp.where(acts & ~lost, counts, 0)
-    if isinstance(rule, Sum):
-        aggregate = rule.finish(aggregate_key, total)
-    else:
-        by_id = jnp.argsort(ids)
-        aggregate = rule.reduce(aggregate_key, jax.tree.map(lambda leaf: leaf[by_id], uploads[0]), ids[by_id],
-                                arrived[by_id])
-    server = algorithm.server_update(server_key, state.server, aggregate, central)
-    sent_up = acts & (counts > 0)
-    return State(
-        server=where(arrived.any(), server, state.server),
-        clients=jax.tree.map(lambda leaf, new: leaf.at[ids].set(new, mode="drop"), state.clients, rows),
-        round=state.round + 1,
-        skipped=state.skipped + ~arrived.any(),
-        ledger=state.ledger.at[ids].set(jnp.stack([
-            ((acknowledged > 0) | hears) & ~(sent_up & ~lost), downloads + hears, uploaded + sent_up,
-            rejected + (sent_up & lost)], axis=1).astype(jnp.int32), mode="drop"),
-    )
+    seats = opening.slots, take(state.clients, opening.slots.id)
+    total, turns = map_clients(fanout, each, (arrays.train, opening.message, state.rule), seats)
+    return close_round(algorithm, clock, arrays, state, opening, total, turns)
 
 
-def message_shapes(algorithm: Algorithm, arrays: Arrays, state: State, batch: int = 1) -> tuple[PyTree, PyTree]:
+def exchange(algorithm: Algorithm, arrays: Arrays, state: State, batch: int = 1) -> tuple[Message, Upload]:
     """The message to and the upload from one client, as shapes; online it meets `batch` examples in a step."""
 
-    def once(arrays: Arrays, state: State) -> tuple[PyTree, PyTree]:
-        central = None if arrays.central is None else arrays.central.client(0)
+    def once(arrays: Arrays, state: State) -> tuple[Message, Upload]:
         client = jax.tree.map(lambda leaf: leaf[0], state.clients)
         data = arrays.train.client(0).at(arrays.key, jnp.zeros((), jnp.int32), batch, "cycle")
-        message = algorithm.broadcast(arrays.key, state.server, central)
-        sent = algorithm.select(message, algorithm.request(client, data))
-        return sent, algorithm.client_update(arrays.key, sent, client, data)[0]
+        sent = sent_to(algorithm, algorithm.broadcast(arrays.key, state.server, arrays.datacenter), client, data)
+        return sent, as_arrays(algorithm.client_update(arrays.key, sent, client, data)[0])
 
     return jax.eval_shape(once, arrays, state)
 
 
-def _unknown(leaf: Array) -> Array:
-    """What a client sees of a message it did not get."""
-    return jnp.full_like(leaf, jnp.nan) if jnp.issubdtype(leaf.dtype, jnp.inexact) else jnp.zeros_like(leaf)
+def travelling(algorithm: Algorithm, arrays: Arrays, state: State, batch: int = 1) -> tuple[PyTree, PyTree]:
+    """What goes down to and up from one client, as shapes."""
+    aggregation, (message, upload) = aggregation_of(algorithm.aggregate), exchange(algorithm, arrays, state, batch)
+    if not aggregation.on_client:
+        return message, upload
+    # The client lifts: it must know the rule's state, and sends a summand.
+    return (message, state.rule), jax.eval_shape(aggregation.carry, state.rule, upload, message)
 
 
 def _balanced(plan: Plan, clock: Clock, fanout: Fanout, arrays: Arrays, population: int) -> Plan:

@@ -15,14 +15,32 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from cantons.engine.client import keyed
 from cantons.engine.devices import floats, mesh_of, replicated
-from cantons.engine.evaluate import scorer
-from cantons.engine.init import initial_clients, initial_state, seed_keys
+from cantons.engine.evaluate import scorer, sides_of
+from cantons.engine.in_flight import held_messages
+from cantons.engine.init import initial_clients, seed_keys, starting_point
 from cantons.engine.mapping import Fanout
-from cantons.engine.online import begin_online, held_messages, online_step, step_keys
-from cantons.engine.round import Arrays, keyed, message_shapes
-from cantons.local_models.local_model import LocalModel
-from cantons.protocol import Algorithm, Array, Batch, Clock, Key, Plan, Problem, PyTree, State
+from cantons.engine.online import online_step
+from cantons.engine.round import Arrays, round_keys, travelling
+from cantons.engine.stepper import begin_run, progress_of
+from cantons.local_models.local_model import LocalModel, kind
+from cantons.local_models.saving import can_be_saved, get_state, set_state
+from cantons.protocol import (
+    Array,
+    Batch,
+    Clock,
+    Engine,
+    Evaluation,
+    Key,
+    Message,
+    Parts,
+    Plan,
+    PyTree,
+    Snapshot,
+    State,
+    Upload,
+)
 
 View = Callable[[Any, Any], tuple[Any, Any]]  # (inputs, targets) -> (x, y), as a local model sees them
 
@@ -43,63 +61,145 @@ class Look(NamedTuple):
     shared: Any  # what the shared model they hold says about it
 
 
-class Session:
-    """A study whose clients bring their models: `begin` a state, `advance` it step by step, `evaluate` it.
+class LocalModels:
+    """The engine of clients that bring their models: `models` has one for each client, in their order."""
 
-    `problem` is one whose inputs are `Told`. A client whose model predicts NaN, infinity or an array of another shape
+    name = "local_models"
+
+    def __init__(self, models: Sequence[LocalModel], view: View):
+        self.models, self.view = models, view
+        self.left_out: dict[int, str] = {}  # clients whose models gave bad answers, and what was wrong
+
+    def options(self) -> dict[str, Any]:
+        return {}
+
+    def refuses(self, run: Parts) -> str:
+        return "" if run.clock.online is not None else "runs online steps, no rounds; use the online clock."
+
+    def start(self, runs: Sequence[Parts], notice: Callable[[str], None] = lambda sentence: None) -> Session:
+        (run,) = runs
+        self.left_out.clear()
+        return Session(run, self.models, self.view, notice, self.left_out)
+
+    def together(self) -> Engine | None:
+        return None
+
+
+class Stage(NamedTuple):
+    """A state, and what the clients are about to meet in it."""
+
+    state: State
+    look: Look
+
+
+class Session:
+    """A run whose clients bring their models.
+
+    Its problem is one whose inputs are `Told`. A client whose model predicts NaN, infinity or an array of another shape
     is left out from then on: its model is not asked again, the shared model alone predicts for it, and it sends nothing
     more. `left_out` says who and why.
     """
 
-    def __init__(self, problem: Problem, algorithm: Algorithm, clock: Clock, data: Any, models: Sequence[LocalModel],
-                 view: View, seed: int, notice: Callable[[str], None]):
+    def __init__(self, run: Parts, models: Sequence[LocalModel], view: View, notice: Callable[[str], None],
+                 left_out: dict[int, str]):
+        problem, clock, data = run.problem, run.clock, run.data
         assert clock.online is not None and problem.residual is not None
-        self.problem, self.algorithm, self.models = problem, algorithm, models
+        self.problem, self.algorithm, self.models = problem, run.algorithm, models
         self.joint, self.online, self.view, self.notice = problem.residual, clock.online, view, notice
         self.clock = _with_silence(clock)
         self.mesh = mesh_of(1)
         self.names = data.clients.names
-        self.left_out: dict[int, str] = {}
-        self._start_key, run_key, self._score_key = seed_keys(seed)
-        self._rows = {"clients": {"train": data.clients.train, "test": data.clients.test}}
-        if data.validation is not None:
-            self._rows["clients"]["validation"] = data.validation
-        if data.new is not None:
-            self._rows["new"] = {"train": data.new.train, "test": data.new.test}
-        self._rows = floats(self._rows)
+        self.left_out = left_out
+        self._start_key, run_key, self._score_key = seed_keys(run.seed)
+        self._rows = floats(sides_of(data))
         self._sides = replicated(self.mesh, self._rows)
         train = self._sides["clients"]["train"]
         self.arrays = Arrays(train, None, *replicated(self.mesh, (floats(clock.arrays), run_key)))
-        self._parts = jax.jit(problem.init)(self._start_key)
+        self._parts = starting_point(problem, self._start_key)
         self.start_private = self._parts[1]
-        self._outputs = jax.eval_shape(self._said_by_shared, self._parts[0], data.clients.train.inputs[:1])
+        inputs = self._rows["clients"]["train"].inputs
+        self._outputs = jax.eval_shape(self._said_by_shared, self._parts[0], inputs[:1])
         self._step: Any = None
         self._scorers: dict[str, Any] = {}
 
-    def begin(self) -> tuple[State, Look]:
-        """The state before the first step, and what the clients meet then."""
-        start = partial(initial_state, self.algorithm, population=len(self.names))
-        state = jax.jit(start)(self._start_key, self._parts)
+    def begin(self, initial: tuple[PyTree, PyTree] | None = None) -> Stage:
+        if initial is not None:
+            self._parts = starting_point(self.problem, self._start_key, initial)
         arrays = self._telling(self.arrays, *self._nothing_said())
-        state = replicated(self.mesh, begin_online(self.problem, self.algorithm, self.clock, arrays, state))
-        return state, jax.device_get(jax.jit(self._look)(self.arrays, state))
+        begin = partial(begin_run, self.problem, self.algorithm, self.clock, population=len(self.names))
+        return self._looking(jax.jit(lambda arrays, key, parts: begin(arrays, key, parts))(
+            arrays, self._start_key, self._parts))
 
-    def advance(self, state: State, look: Look) -> tuple[State, Look]:
-        """One step: every model predicts, the server learns from that, every model learns. `state` is used up."""
+    def restore(self, snapshots: Sequence[Snapshot]) -> Stage:
+        (snapshot,) = snapshots
+        self.left_out.update({int(index): reason for index, reason in snapshot.outside["left_out"].items()})
+        for model, saved in zip(self.models, snapshot.outside["models"], strict=True):
+            set_state(model, saved)
+        return self._looking(jax.tree.map(np.array, snapshot.state))
+
+    def prepare(self, stage: Stage) -> None:
+        """Compile the step, once."""
+        if self._step is None:
+            def step(arrays, state, said, left_out):
+                state = online_step(self.problem, self.algorithm, self.clock, Fanout(self.mesh, len(self.names)),
+                                    self._telling(arrays, said, left_out), state)
+                return state, self._look(arrays, state)
+
+            arguments = self.arrays, stage.state, *self._nothing_said()
+            self._step = jax.jit(step, donate_argnums=1).lower(*arguments).compile()
+
+    def advance(self, stage: Stage, until: int) -> Stage:
+        self.prepare(stage)
+        for _ in range(int(stage.state.round), until):
+            stage = self._advanced(stage)
+        return stage
+
+    def evaluate(self, stage: Stage) -> list[Evaluation]:
+        """New clients have no models yet: they are told the shared one."""
+        state = stage.state
+        found = {side: self._scored(state, side) for side in self._rows}
+        server = jax.device_get(dict(self.algorithm.diagnostics.server(state.server)))
+        return [Evaluation(progress_of(self._accounted(state)), {side: scores for side, (scores, _) in found.items()},
+                           server, found["clients"][1], {"model": [kind(model) for model in self.models]})]
+
+    def whole(self, stage: Stage) -> list[Snapshot]:
+        outside = None
+        if all(map(can_be_saved, self.models)):
+            outside = {"left_out": {str(index): reason for index, reason in self.left_out.items()},
+                       "models": [get_state(model) for model in self.models]}
+        state, start = jax.device_get((self._accounted(stage.state), self.start_private))
+        return [Snapshot(state, start, outside)]
+
+    def travel(self, stage: Stage) -> tuple[Message, Upload]:
+        arrays = self._telling(self.arrays, *self._nothing_said())
+        return travelling(self.algorithm, arrays, stage.state, self.online.batch)
+
+    def about(self) -> dict[str, Any]:
+        return {"devices": 1, "clients_at_once": 1}
+
+    def close(self) -> None:
+        pass
+
+    def _looking(self, state: State) -> Stage:
+        state = replicated(self.mesh, state)
+        return Stage(state, jax.device_get(jax.jit(self._look)(self.arrays, state)))
+
+    def _advanced(self, stage: Stage) -> Stage:
+        """One step: every model predicts, the server learns from that, every model learns."""
+        state, look = stage
         said, _ = self._nothing_said()
         for index in np.flatnonzero(look.acts).tolist():
             answer = self._asked(index, {"now": look.x[index]}, f"step {int(state.round)}")
             if answer is not None:
                 said[index] = answer["now"]
         # Dispatched now, looked at when the models have learned: the two take place at the same time.
-        state, following = self._stepped(state, said, self._is_left_out())
+        state, following = self._step(self.arrays, state, said, self._is_left_out())
         for index in np.flatnonzero(look.acts & ~self._is_left_out()).tolist():
             with _named(self.names[index]):
                 self.models[index].update(look.x[index], look.y[index], look.shared[index])
-        return state, jax.device_get(following)
+        return Stage(state, jax.device_get(following))
 
-    def evaluate(self, state: State, side: str = "clients") -> dict[str, dict[str, dict[str, np.ndarray]]]:
-        """Per-client scores as the engine gives them. New clients have no models yet: they are told the shared one."""
+    def _scored(self, state: State, side: str) -> tuple[PyTree, PyTree]:
         rows = self._rows[side]
         said = {name: np.zeros((len(ragged.inputs), *self._outputs.shape[1:]), self._outputs.dtype)
                 for name, ragged in rows.items()}
@@ -109,7 +209,7 @@ class Session:
             for index in range(len(self.names)):
                 self._say_all(index, rows, said, int(state.round))
         else:
-            clients = self._strangers
+            clients = self._newcomers
             places = jnp.full(rows["train"].population, state.round % state.in_flight.received.shape[0])
         sets = {name: replace(ragged, inputs=Told(ragged.inputs, said[name]))
                 for name, ragged in self._sides[side].items()}
@@ -121,36 +221,20 @@ class Session:
                 *arguments).compile()
         return jax.device_get(self._scorers[side](*arguments))
 
-    def message_and_upload(self, state: State) -> tuple[PyTree, PyTree]:
-        """What travels to and from one client, as shapes."""
-        arrays = self._telling(self.arrays, *self._nothing_said())
-        return message_shapes(self.algorithm, arrays, state, self.online.batch)
-
-    def accounted(self, state: State) -> State:
+    def _accounted(self, state: State) -> State:
         """The same state, with one rejected upload for each client that was left out."""
         return state._replace(ledger=state.ledger.at[:, 3].set(self._is_left_out()))
 
     @cached_property
-    def _strangers(self) -> PyTree:
+    def _newcomers(self) -> PyTree:
         """The new clients, to whom the server has just sent its first message."""
         ids = len(self.names) + np.arange(self._rows["new"]["train"].population)
         return jax.jit(partial(initial_clients, self.algorithm))(self._start_key, self._parts, ids)
 
-    def _stepped(self, state: State, said: np.ndarray, left_out: np.ndarray) -> tuple[State, Look]:
-        if self._step is None:
-            def step(arrays, state, said, left_out):
-                state = online_step(self.problem, self.algorithm, self.clock, Fanout(self.mesh, len(self.names)),
-                                 self._telling(arrays, said, left_out), state)
-                return state, self._look(arrays, state)
-
-            arguments = self.arrays, state, said, left_out
-            self._step = jax.jit(step, donate_argnums=1).lower(*arguments).compile()
-        return self._step(self.arrays, state, said, left_out)
-
     def _look(self, arrays: Arrays, state: State) -> Look:
         messages, places = held_messages(state.in_flight)
         everyone = jnp.arange(len(self.names))
-        plan = self.clock.plan((arrays.clock, False), step_keys(arrays, state.round)[0], state.round)
+        plan = self.clock.plan((arrays.clock, False), round_keys(arrays.key, state.round).plan, state.round)
 
         def one(index, stream, met, place):
             batch = arrays.train.client(index).at(stream, met, self.online.batch, self.online.order).now()
@@ -163,7 +247,8 @@ class Session:
         return self.joint.shared(shared, self.joint.seen(Told(inputs, jnp.zeros(()))))
 
     def _telling(self, arrays: Arrays, said: Any, left_out: Any) -> Arrays:
-        return arrays._replace(train=_Now(arrays.train, said), clock=(arrays.clock, left_out))
+        train: Any = _Now(arrays.train, said)
+        return arrays._replace(train=train, clock=(arrays.clock, left_out))
 
     def _nothing_said(self) -> tuple[np.ndarray, np.ndarray]:
         shape = len(self.names), self.online.batch, *self._outputs.shape[1:]

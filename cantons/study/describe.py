@@ -15,7 +15,7 @@ import numpy as np
 
 from cantons.data import Federation, digits, synthetic_bandit
 from cantons.engine.init import initial_state
-from cantons.engine.round import Arrays, message_shapes
+from cantons.engine.round import Arrays, travelling
 from cantons.errors import InputError, unknown
 from cantons.metrics import leaves
 from cantons.models import mlp
@@ -86,7 +86,7 @@ def what_travels(recipe: Recipe) -> tuple[list, list, str]:
     data, problem, algorithm, example = _example(recipe)
     key = jax.eval_shape(lambda: jax.random.key(0))
     state = jax.eval_shape(lambda key: initial_state(algorithm, key, problem.init(key), data.population), key)
-    message, upload = message_shapes(algorithm, Arrays(data.train, None, (), key), state)
+    message, upload = travelling(algorithm, Arrays(data.train, None, (), key), state)
     return leaves(message), leaves(upload), example
 
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 
 from cantons.data import with_validation
-from cantons.engine.init import initial_state, seed_keys
-from cantons.engine.online import begin_online
-from cantons.engine.round import Arrays
+from cantons.engine.stepper import blank_snapshot
 from cantons.errors import InputError
 from cantons.problem import problem_from_spec
 from cantons.protocol import Problem, Recipe
 from cantons.study.checkpoint import Checkpoints
 from cantons.study.folder import Folder, read_json
 from cantons.study.registry import make, make_algorithm, make_problem
+from cantons.study.resolve import choose_rule
 from cantons.study.result import Trained
-from cantons.study.run import ticking_with
 
 
 def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recipe | None = None,
@@ -42,23 +39,21 @@ def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recip
     problem = problem or _problem(study, data, path)
     algorithm = algorithm or _algorithm(study, path)
     population = study["data"]["population"]
+    rule = make("aggregate", study["aggregate"]) if study.get("aggregate") else None
     with jax.enable_x64(study["precision"] == "float64"):
         built = algorithm.build(problem, population)
-        start_key, _, _ = seed_keys(study["seed"])
-        parts = jax.jit(problem.init)(start_key)
-        template = jax.jit(partial(initial_state, built, population=population))(start_key, parts)
-        if study["clock"]["name"] == "online":
-            if data is None:
-                raise InputError(f"{path} is an online run, which is read back with its data; that is not there; "
-                                 "give it: load(folder, data=...).")
-            clock = ticking_with(make("clock", study["clock"]), data)
-            arrays = Arrays(data.train, data.central, clock.arrays, start_key)
-            template = begin_online(problem, built, clock, arrays, template)
-        found = Checkpoints(path / "checkpoints").newest((template, parts[1]))
+        if rule is not None:
+            built = choose_rule(algorithm.name, built, rule)
+        clock = make("clock", study["clock"]).build(population, None if data is None else data.arrivals)
+        try:
+            template = blank_snapshot(problem, built, clock, population, study["seed"],
+                                      None if data is None else data.train, None if data is None else data.central)
+        except InputError as error:
+            raise InputError(f"cannot read {path} back: {error}") from error
+        found = Checkpoints(path / "checkpoints").newest(template)
         if found is None or not found[1]:
             raise InputError(f"{path} holds no sound checkpoint yet; let the run go on (--resume) or finish.")
-        state, start_private = found[0]
-    return Trained(problem, built, state, start_private, data, study["seed"], study["precision"])
+    return Trained(problem, built, found[0], data, study["seed"], study["precision"])
 
 
 def _data(study: dict[str, Any]) -> Any:

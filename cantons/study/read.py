@@ -20,7 +20,7 @@ from cantons.study.registry import make, make_algorithm, make_problem, part
 from cantons.study.result import Result
 from cantons.study.run import run
 
-TABLES = ("data", "problem", "algorithm", "clock", "engine")
+TABLES = ("data", "problem", "algorithm", "clock", "aggregate", "engine")
 REQUIRED = ("data", "problem", "algorithm")
 USUAL = {"clock": "rounds", "engine": "local"}  # the part that is meant where none is named
 
@@ -65,7 +65,7 @@ class Study:
         recipe = self._built("algorithm", make_algorithm)
         chosen = self.settings.model_dump()
         chosen["name"] = chosen["name"] or Path(self.source).stem
-        for kind in ("clock", "engine"):
+        for kind in ("clock", "aggregate", "engine"):
             if kind in self.tables:
                 chosen[kind] = self._built(kind, partial(make, kind))
         return problem, data, recipe, chosen

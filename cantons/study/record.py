@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cantons.data import Federation
 from cantons.metrics import nbytes, statistics
-from cantons.protocol import Problem, PyTree, State
+from cantons.protocol import Evaluation, Problem, Progress, PyTree
 
 Row = dict[str, Any]
 Columns = dict[str, Any]
 
 
-def sides(data: Federation) -> list[str]:
-    """Whom an evaluation scores: the clients, and the new ones if there are any."""
-    return ["clients"] if data.new is None else ["clients", "new"]
+class Seen(NamedTuple):
+    """What the evaluation before has told already; a checkpoint keeps it, in words of JSON."""
+
+    rejected: int = 0
+    skipped: int = 0
+    reported: int = 0
+    reports: Mapping[str, float] = {}
 
 
 def score_row(problem: Problem, data: Federation, scores: Mapping[str, Any]) -> tuple[Row, Columns]:
@@ -41,12 +45,14 @@ def score_row(problem: Problem, data: Federation, scores: Mapping[str, Any]) -> 
     return row, columns
 
 
-def online_row(problem: Problem, data: Federation, state: State) -> tuple[Row, Columns]:
+def online_row(problem: Problem, progress: Progress) -> tuple[Row, Columns]:
     """What each client was charged so far, on average, for the examples of a stream before it learned from them."""
     row: Row = {}
     columns: Columns = {}
-    met = np.asarray(state.in_flight.met) - np.asarray(state.rejected)  # who abstained was not charged
-    for metric, totals in state.in_flight.scores.items():
+    if progress.met is None:
+        return row, columns
+    met = progress.met - progress.rejected  # who abstained was not charged
+    for metric, totals in progress.charged.items():
         values = np.asarray(totals) / np.maximum(met, 1)
         found = statistics(np.where(met > 0, values, np.nan), met, metric in problem.maximise)
         row |= {f"online.personal.{metric}.{statistic}": value for statistic, value in found.items()}
@@ -54,24 +60,45 @@ def online_row(problem: Problem, data: Federation, state: State) -> tuple[Row, C
     return row, columns
 
 
+def diagnostics_row(data: Federation, found: Evaluation, before: Seen) -> tuple[Row, Columns]:
+    """The numbers that algorithms and rules give of themselves: "server.", "clients." and "rule." before their names.
+
+    What a rule reports is averaged over the rounds since the evaluation `before`.
+    """
+    row: Row = {f"server.{name}": float(value) for name, value in found.server.items()}
+    columns: Columns = {}
+    for name, values in found.clients.items():
+        summary = statistics(np.asarray(values), np.asarray(data.train.sizes), larger_is_better=False)
+        row |= {f"clients.{name}.{statistic}": value for statistic, value in summary.items()}
+        columns[f"clients.{name}"] = values
+    now = found.progress
+    for name, mean in now.reports.items():
+        fresh = now.reported - before.reported
+        total = now.reported * mean - before.reported * before.reports.get(name, 0.0)
+        row[f"rule.{name}"] = total / fresh if fresh else None
+    if now.outvoted is not None and now.outvoted.any():
+        row["rule.rejected_uploads"] = int(now.outvoted.sum())
+        columns["rule.rejected"] = now.outvoted
+    return row, columns
+
+
 def traffic_of(message: PyTree, upload: PyTree) -> dict[str, int]:
     return {"down_bytes_per_message": nbytes(message), "up_bytes_per_upload": nbytes(upload)}
 
 
-def traffic_row(data: Federation, state: State, traffic: Mapping[str, int]) -> tuple[Row, Columns]:
+def traffic_row(data: Federation, progress: Progress, traffic: Mapping[str, int]) -> tuple[Row, Columns]:
     """What went up and down so far, and what of it was lost."""
-    downloads, uploads, rejected = (np.asarray(part) for part in (state.downloads, state.uploads, state.rejected))
-    down = downloads.astype(np.int64) * traffic["down_bytes_per_message"]
-    up = uploads.astype(np.int64) * traffic["up_bytes_per_upload"]
+    down = progress.downloads.astype(np.int64) * traffic["down_bytes_per_message"]
+    up = progress.uploads.astype(np.int64) * traffic["up_bytes_per_upload"]
     row = {
-        "uploads": int(uploads.sum()), "bytes_down": int(down.sum()), "bytes_up": int(up.sum()),
+        "uploads": int(progress.uploads.sum()), "bytes_down": int(down.sum()), "bytes_up": int(up.sum()),
         "bytes_per_client": int(down.sum() + up.sum()) / data.population,
-        "rejected_uploads": int(rejected.sum()),
-        "rejected_clients": [data.clients.names[index] for index in np.flatnonzero(rejected)],
-        "skipped_rounds": int(state.skipped),
+        "rejected_uploads": int(progress.rejected.sum()),
+        "rejected_clients": [data.clients.names[index] for index in np.flatnonzero(progress.rejected)],
+        "skipped_rounds": progress.skipped,
     }
     columns = {"train_examples": data.train.sizes, "test_examples": data.test.sizes, "bytes_down": down,
-               "bytes_up": up, "rejected": rejected}
+               "bytes_up": up, "rejected": progress.rejected}
     return row, columns
 
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cantons import algorithm, clock, data, engine, models, problem
+from cantons import aggregate, algorithm, clock, data, engine, models, problem
 from cantons.errors import InputError, unknown
 from cantons.protocol import Problem, Recipe
 
@@ -20,7 +20,8 @@ REGISTRY: dict[str, Mapping[str, Callable[..., Any]]] = {
         problem.residual, problem.target)},
     "algorithm": algorithm.ALGORITHMS,
     "clock": clock.CLOCKS,
-    "engine": {"local": engine.Local},
+    "aggregate": aggregate.RULES,
+    "engine": engine.ENGINES,
 }
 
 

@@ -11,23 +11,27 @@ from typing import Any
 import jax
 import numpy as np
 
+from cantons.engine.client import sent_to
 from cantons.engine.init import seed_keys
-from cantons.engine.online import held_messages
+from cantons.engine.stepper import message_held
 from cantons.errors import InputError, unknown
-from cantons.protocol import Algorithm, Problem, PyTree, State
+from cantons.protocol import Algorithm, Problem, PyTree, Snapshot, State
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained federation: predict as a stranger would, or as one of the clients."""
+    """A trained federation: predict as a new client would, or as one of the clients."""
 
     problem: Problem
     algorithm: Algorithm
-    state: State
-    start_private: PyTree
+    snapshot: Snapshot
     data: Any
     seed: int = 0
     precision: str = "float32"
+
+    @property
+    def state(self) -> State:
+        return self.snapshot.state
 
     @property
     def population(self) -> int:
@@ -37,17 +41,13 @@ class Trained:
         """(shared, private): the server's model for nobody in particular, or a client's personalised one."""
         with jax.enable_x64(self.precision == "float64"):
             if client is None:
-                return self.state.server.shared, self.start_private
+                return self.state.server.shared, self.snapshot.start_private
             index = self._index(client)
             row = jax.tree.map(lambda leaf: leaf[index], self.state.clients)
             # The keys of an evaluation at this round: what predicts here is what was scored there.
             key = jax.random.fold_in(seed_keys(self.seed)[2], self.state.round)
-            message = None
-            if self.state.in_flight:  # online: what this client has got so far
-                messages, places = held_messages(self.state.in_flight)
-                message = jax.tree.map(lambda leaf: leaf[places[index]], messages)
             return self._personal(key, self.state.server, row, self.data.clients.train, self.data.central, index,
-                                  message)
+                                  message_held(self.state, index))
 
     def predict(self, inputs: Any, client: int | str | None = None) -> np.ndarray:
         """The problem's outputs for `inputs`, by the shared model or by the model of one client."""
@@ -65,7 +65,7 @@ class Trained:
             data = train.client(index)
             if message is None:
                 message = self.algorithm.broadcast(key, server, None if central is None else central.client(0))
-            sent = self.algorithm.select(message, self.algorithm.request(client, data))
+            sent = sent_to(self.algorithm, message, client, data)
             return self.algorithm.model(jax.random.fold_in(key, index), sent, client, data)
 
         return jax.jit(personal)

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import jax
-import numpy as np
 
-from cantons.clock import rounds as rounds_clock
-from cantons.data import Federation, alike, pooled
-from cantons.engine.batched import BatchedSession
+from cantons.data import Federation, alike
+from cantons.engine import Local
 from cantons.errors import InputError, at_least
-from cantons.protocol import Problem, Recipe
-from cantons.study.collective import collective
-from cantons.study.record import online_row, score_row, traffic_of, traffic_row
-from cantons.study.run import check_parts, settled_parts
+from cantons.protocol import Engine, Problem, Recipe
+from cantons.study.callbacks import Callback
+from cantons.study.loop import Loop
+from cantons.study.resolve import Resolved, check_engine, resolve
 
 AT_ONCE = 50  # federations on the devices at a time
 
 
 def rollouts(problem: Problem, federations: Sequence[Federation], algorithm: Recipe, *, rounds: int,
-             clock: Recipe | Sequence[Recipe] | None = None, evaluate_every: int | Sequence[int] | None = None,
-             seed: int = 0,
-             precision: str = "float32", at_once: int = AT_ONCE,
+             clock: Recipe | Sequence[Recipe] | None = None, aggregate: Recipe | None = None,
+             evaluate_every: int | Sequence[int] | None = None, seed: int = 0, precision: str = "float32",
+             engine: Engine | None = None, at_once: int = AT_ONCE,
              watch: Callable[[int, int], None] = lambda done, total: None) -> list[list[dict[str, Any]]]:
     """Run `algorithm` once on every federation; a history for each, with one row per evaluation.
 
@@ -32,7 +29,6 @@ def rollouts(problem: Problem, federations: Sequence[Federation], algorithm: Rec
     be a list with one for each. Evaluations come every `evaluate_every` rounds, or after the rounds it lists, and after
     the last. `at_once` federations are in memory together; `watch(done, total)` hears of progress.
     """
-    at_least("rounds", rounds, 1)
     at_least("at_once", at_once, 1)
     clocks = [clock] * len(federations) if clock is None or isinstance(clock, Recipe) else list(clock)
     if len(clocks) != len(federations):
@@ -40,50 +36,35 @@ def rollouts(problem: Problem, federations: Sequence[Federation], algorithm: Rec
     every = evaluate_every or rounds
     chosen = range(every, rounds, every) if isinstance(every, int) else every
     stops = sorted({stop for stop in chosen if 0 < stop < rounds} | {rounds})
-    ready = alike(federations)
-    size = min(at_once, len(ready))
+    engine = engine or Local()
+    runs = [resolve(problem, data, algorithm, rounds=rounds, clock=ticking, aggregate=aggregate, seed=seed + number,
+                    precision=precision, engine=engine)
+            for number, (data, ticking) in enumerate(zip(alike(federations), clocks, strict=True))]
+    if all(ticking is clocks[0] for ticking in clocks) and all(run.data.arrivals is None for run in runs):
+        runs = [run._replace(parts=run.parts._replace(clock=runs[0].parts.clock)) for run in runs]
+    together = engine.together()
+    size = min(at_once, len(runs)) if together is not None else 1
     found: list[list[dict[str, Any]]] = []
-    with jax.enable_x64(precision == "float64"):
-        for first in range(0, len(ready), size):
-            places = np.minimum(first + np.arange(size), len(ready) - 1)  # the last program is as large as the others
-            tell = partial(_tell, watch, first * rounds, size, len(ready) * rounds)
-            histories = _together(problem, [ready[place] for place in places], algorithm, rounds,
-                                  [clocks[place] for place in places], stops, seed + places, tell)
-            found += histories[: len(ready) - first]
-    return found
+    for first in range(0, len(runs), size):
+        # The last program is as large as the others: it repeats its last federation.
+        group = [runs[min(first + place, len(runs) - 1)] for place in range(size)]
+        found += _play(together or engine, group, stops, _Watcher(watch, first * rounds, size, len(runs) * rounds))
+    return found[:len(runs)]
 
 
-def _tell(watch: Callable[[int, int], None], before: int, size: int, total: int, done: int) -> None:
-    watch(min(before + done * size, total), total)
+def _play(engine: Engine, runs: Sequence[Resolved], stops: Sequence[int],
+          watcher: Callback) -> list[list[dict[str, Any]]]:
+    check_engine(engine, runs[0].parts)
+    with jax.enable_x64(runs[0].study["precision"] == "float64"):
+        session = engine.start([run.parts for run in runs], watcher.noticed)
+    return [ended.history for ended in Loop(session, runs, [watcher], stops=stops).play()]
 
 
-def _together(problem: Problem, data: list[Federation], recipe: Recipe, rounds: int,
-              clocks: Sequence[Recipe | None], stops: Sequence[int], seeds: np.ndarray,
-              watch: Callable[[int], None]) -> list[list[dict[str, Any]]]:
-    parts = [settled_parts(problem, one, recipe, ticking or rounds_clock()) for one, ticking in
-             zip(data, clocks, strict=True)]
-    algorithm, clock = parts[0]
-    central = [pooled(one.train) for one in data] if algorithm.needs.central == "pooled" else None
-    same = all(ticking is clocks[0] for ticking in clocks) and all(one.arrivals is None for one in data)
-    many = BatchedSession(problem, lambda options: algorithm, clock if same else [ticking for _, ticking in parts],
-                          data, central, {}, seeds)
-    states = many.begin()
-    private = many.start_private(0)
-    check_parts(recipe.name, algorithm, jax.tree.map(lambda leaf: leaf[0], jax.device_get(states)), private)
-    traffic = traffic_of(*many.message_and_upload(states))
-    begun = jax.device_get(states.server.shared)
-    regrets = [collective(problem, algorithm, ticking, one, (jax.tree.map(lambda leaf, index=index: leaf[index], begun),
-                                                             private), rounds)
-               for index, (one, (_, ticking)) in enumerate(zip(data, parts, strict=True))]
-    histories: list[list[dict[str, Any]]] = [[] for _ in data]
-    for done in stops:
-        states = many.advance(states, done)
-        scores, here = many.evaluate(states), jax.device_get(states)
-        for index, (one, history) in enumerate(zip(data, histories, strict=True)):
-            score, state = jax.tree.map(lambda leaf, index=index: leaf[index], (scores, here))
-            row, _ = score_row(problem, one, {"clients": score})
-            if clock.online:
-                row |= online_row(problem, one, state)[0] | regrets[index](state)
-            history.append({"round": done, **row, **traffic_row(one, state, traffic)[0]})
-        watch(done)
-    return histories
+class _Watcher(Callback):
+    """Counts the rounds of all rollouts."""
+
+    def __init__(self, watch: Callable[[int, int], None], before: int, size: int, total: int):
+        self.watch, self.before, self.size, self.total = watch, before, size, total
+
+    def advanced(self, round: int, rounds: int) -> None:
+        self.watch(min(self.before + round * self.size, self.total), self.total)

@@ -9,39 +9,33 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from cantons.engine import Local
-from cantons.engine.batched import BatchedSession
+from cantons.engine.batched import real_options
 from cantons.errors import InputError
-from cantons.protocol import Recipe
+from cantons.protocol import Engine
 from cantons.study.callbacks import Callback
 from cantons.study.checkpoint import Checkpoints
 from cantons.study.folder import Folder, flat, plain
-from cantons.study.interrupt import Interruption
-from cantons.study.on_the_way import on_the_way
+from cantons.study.loop import Loop, Saving
 from cantons.study.read import read_study
-from cantons.study.record import score_row, sides, summary_of, traffic_of, traffic_row
-from cantons.study.registry import part
-from cantons.study.run import CHECKPOINT_SECONDS, Settled, check_parts, settled
-
-VALIDATION = 0.2  # of the training rows, where the study does not say; a stream is scored on its way
+from cantons.study.resolve import Resolved, check_engine, resolve
+from cantons.study.run import play
 
 
 class Run(NamedTuple):
     """One point of the grid with one seed."""
 
     point: Mapping[str, Any]  # dotted key -> value
-    seed: int
     folder: Path
-    ready: Settled
-    recipe: Recipe
+    ready: Resolved
+    engine: Engine
 
 
 class Outcome(NamedTuple):
@@ -77,7 +71,7 @@ def sweep(path: Path, grid: Mapping[str, Sequence[Any]], seeds: int, out: Path, 
     if len(failures) == len(points):
         first = next(iter(failures.values()))
         raise InputError(first if str(path) in first else f"{path}: {first}")
-    maximise = runs[0].ready.problem.maximise if runs else ()
+    maximise = runs[0].ready.parts.problem.maximise if runs else ()
     by = "online" if runs and runs[0].ready.data.validation is None else "validation"
     metric = "accuracy" if "accuracy" in maximise and _has_accuracy(runs, by) else "loss"
     outcomes = [_outcome(point, [run for run in runs if run.point == point], by, metric, failures) for point in points]
@@ -100,125 +94,42 @@ def grouped(runs: Sequence[Run]) -> list[list[Run]]:
     groups: dict[str, list[Run]] = {}
     for run in runs:
         study = flat(plain(run.ready.study))
-        free = {"seed", *(f"algorithm.{name}" for name in real_options(run.recipe))}
+        free = {"seed", *(f"algorithm.{name}" for name in real_options(run.ready.parts.recipe))}
         same = json.dumps({key: value for key, value in study.items() if key not in free}, sort_keys=True)
         groups.setdefault(same, []).append(run)
     return list(groups.values())
 
 
-def real_options(recipe: Recipe) -> list[str]:
-    """The options that may vary inside one program: those given as a plain real number and declared as one."""
-    declared = part("algorithm", recipe.name).__signature__.parameters  # type: ignore[attr-defined]
-    return [name for name, value in recipe.options.items()
-            if isinstance(value, float) and float in (declared[name].annotation, *get_args(declared[name].annotation))]
-
-
 def _runs(path: Path, point: Mapping[str, Any], seeds: int, out: Path, changes: Mapping[str, Any]) -> list[Run]:
-    study = read_study(path, {**changes, **point})
-    if study.settings.validation is None and study.tables.get("clock", {}).get("name") != "online":
-        study = read_study(path, {"validation": VALIDATION, **changes, **point})
-    problem, data, recipe, chosen = study.parts()
-    first = settled(problem, data, recipe, **{"clock": None, "engine": Local(), **chosen})
-    studies = [{**first.study, "seed": seed} for seed in range(seeds)]
-    return [Run(point, seed, out / f"{label(point)}-{seed}", first._replace(study=study), recipe)
-            for seed, study in enumerate(studies)]
+    problem, data, recipe, chosen = read_study(path, {**changes, **point}).parts()
+    engine = chosen.pop("engine", None) or Local()
+    first = resolve(problem, data, recipe, **{"clock": None, **chosen}, engine=engine, choose=True)
+    together = engine.together()
+    if together is not None:
+        check_engine(together, first.parts)
+    return [Run(point, out / f"{label(point)}-{seed}", first.with_seed(seed), engine) for seed in range(seeds)]
 
 
 def _play(runs: Sequence[Run], out: Path, watcher: Callback) -> None:
-    """Run a group to its end, all of it together."""
-    first = runs[0].ready
-    varying = {name: np.array([run.recipe.options[name] for run in runs]) for name in real_options(runs[0].recipe)}
-    varying = {name: values for name, values in varying.items() if len(set(values.tolist())) > 1}
-    function = part("algorithm", runs[0].recipe.name)
-    for run in runs:
-        Folder(run.folder).open(run.ready.study, resume=True)
-
-    def build(options):
-        return function(**{**runs[0].recipe.options, **options}).build(first.problem, first.data.population)
-
-    with jax.enable_x64(first.study["precision"] == "float64"), Interruption() as interruption:
-        many = BatchedSession(first.problem, build, first.clock, first.data, first.central, varying,
-                    np.array([run.seed for run in runs]))
-        states = many.begin()
-        check_parts(runs[0].recipe.name, first.algorithm, one(jax.device_get(states), 0), many.start_private(0))
-        _Together(many, runs, out, watcher).play(states, interruption)
-
-
-class _Together:
-    """A group of runs on its way, and what each of them has written."""
-
-    def __init__(self, many: BatchedSession, runs: Sequence[Run], out: Path, watcher: Callback):
-        self.many, self.runs, self.watcher = many, runs, watcher
-        self.study = runs[0].ready.study
-        self.data, self.problem = runs[0].ready.data, runs[0].ready.problem
-        name = hashlib.sha256("\n".join(str(run.folder) for run in runs).encode()).hexdigest()[:12]
-        self.checkpoints = Checkpoints(out / "groups" / name, keep=2)
-        self.histories: list[list[dict[str, Any]]] = [[] for _ in runs]
-        self.took, self.seconds, self.saved_at = 0.0, 0.0, time.monotonic()
-
-    def play(self, states: Any, interruption: Interruption) -> None:
-        begun = jax.device_get(states.server.shared)
-        found = self.checkpoints.newest(states)
-        if found is not None:
-            states, about, complaints = found
-            for complaint in complaints:
-                self.watcher.noticed(complaint)
-            self.seconds = about.get("seconds", 0.0)
-            states = self.many.place(states)
-        done, rounds, every = int(states.round[0]), self.study["rounds"], self.study["evaluate_every"]
-        self.histories = [Folder(run.folder).rewind(done) for run in self.runs]
-        self.on_the_way = [
-            on_the_way(self.problem, run.ready.algorithm, run.ready.clock, self.data,
-                       (one(begun, index), self.many.start_private(index)), rounds)
-            for index, run in enumerate(self.runs)]
-        self.traffic = traffic_of(*self.many.message_and_upload(states))
-        self.watcher.started({**self.study, "name": f"{len(self.runs)} runs"})
-        if not self.histories[0]:
-            self._evaluate(states, done)
-        while done < rounds:
-            until = min(rounds, done + every - done % every)
-            began = time.perf_counter()
-            states = jax.block_until_ready(self.many.advance(states, until))
-            self.took, done, before = time.perf_counter() - began, until, done
-            self.seconds += self.took
-            self._evaluate(states, done - before)
-            if interruption.asked or time.monotonic() - self.saved_at > CHECKPOINT_SECONDS:
-                self.checkpoints.save(done, states, {"seconds": self.seconds})
-                self.saved_at = time.monotonic()
-            if interruption.asked:
-                self.watcher.noticed(f"stopped after round {done} of {len(self.runs)} runs; the same command goes on.")
-                raise KeyboardInterrupt
-        last = jax.device_get(states)
-        for index, run in enumerate(self.runs):
-            self._finish(index, run, one(last, index))
-
-    def _evaluate(self, states: Any, rounds: int) -> None:
-        """Score all runs, and write each one's row."""
-        scores = {side: self.many.evaluate(states, side) for side in sides(self.data)}
-        here = jax.device_get(states)
-        shared = self.took / len(self.runs)  # the time of a run is its part of the time of all
-        for index, run in enumerate(self.runs):
-            state = one(here, index)
-            row, columns = score_row(self.problem, self.data, one(scores, index))
-            met, by_client = self.on_the_way[index](state)
-            moved, more = traffic_row(self.data, state, self.traffic)
-            record = {"round": int(state.round), **row, **met, **moved, "seconds": self.seconds / len(self.runs),
-                      "seconds_per_round": shared / rounds if rounds else None}
-            self.histories[index].append(record)
-            Folder(run.folder).append(record)
-            Folder(run.folder).clients(columns | by_client | more)
-        self.watcher.evaluated(self.histories[0][-1])
-
-    def _finish(self, index: int, run: Run, state: Any) -> None:
-        Checkpoints(run.folder / "checkpoints", self.study["keep"]).save(
-            int(state.round), (state, self.many.start_private(index)), {"seconds": self.seconds / len(self.runs)})
-        Folder(run.folder).summary(summary_of(run.ready.study, self.data, self.histories[index], self.traffic,
-                                              runs_together=len(self.runs)))
-
-
-def one(tree: Any, index: int) -> Any:
-    """The part of one run in what is stacked over runs."""
-    return jax.tree.map(lambda leaf: leaf[index], tree)
+    """Run a group to its end: as one program if the engine has one for several runs, else one by one."""
+    together = runs[0].engine.together()
+    if together is None:
+        for run in runs:
+            play(run.engine, run.ready, [watcher], run.folder, resume=True)
+        return
+    first = runs[0].ready.parts
+    folders = [Folder(run.folder) for run in runs]
+    for folder, run in zip(folders, runs, strict=True):
+        folder.open(run.ready.study, resume=True)
+    with jax.enable_x64(runs[0].ready.study["precision"] == "float64"):
+        # Their data and clocks are equal, or they would not be in one group: one copy serves all.
+        parts = [run.ready.parts._replace(problem=first.problem, clock=first.clock, data=first.data,
+                                          central=first.central) for run in runs]
+        session = together.start(parts, watcher.noticed)
+    name = hashlib.sha256("\n".join(str(run.folder) for run in runs).encode()).hexdigest()[:12]
+    on_the_way = out / "groups" / name if len(runs) > 1 else runs[0].folder / "checkpoints"
+    saving = Saving(folders, Checkpoints(on_the_way, keep=2), "the same command goes on.", resume=False)
+    Loop(session, [run.ready for run in runs], [watcher], saving).play()
 
 
 def _has_accuracy(runs: Sequence[Run], by: str) -> bool:

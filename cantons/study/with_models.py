@@ -6,7 +6,6 @@ local predictions and targets, so it works without knowing what makes those pred
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,21 +19,19 @@ import numpy as np
 from cantons.algorithm import fedres_online_sgd
 from cantons.clock import online
 from cantons.data import Federation
-from cantons.engine import Local
 from cantons.engine.devices import floats
 from cantons.errors import InputError, one_of
 from cantons.local_models.local_model import LocalModel, Models, kind, one_for_each
-from cantons.local_models.session import Session, Told, View, judged
+from cantons.local_models.saving import can_be_saved
+from cantons.local_models.session import LocalModels, Told, View, judged
 from cantons.models import Model
 from cantons.problem import residual
 from cantons.problem.shaped import Shapes
-from cantons.protocol import Algorithm, Problem, Recipe, State
+from cantons.protocol import Algorithm, Problem, Recipe
 from cantons.study.callbacks import Callback
-from cantons.study.folder import Folder
-from cantons.study.interrupt import Interruption
-from cantons.study.record import online_row, score_row, sides, summary_of, traffic_of, traffic_row
+from cantons.study.resolve import resolve
 from cantons.study.result import Result, Trained
-from cantons.study.run import Settled, settled
+from cantons.study.run import play
 
 
 def run_with_models(
@@ -54,6 +51,8 @@ def run_with_models(
     validation: float | None = None,
     precision: str = "float32",
     out: str | Path | None = None,
+    resume: bool = False,
+    checkpoint_every: int | None = None,
     callbacks: Sequence[Callback] = (),
     name: str | None = None,
 ) -> Result:
@@ -63,19 +62,31 @@ def run_with_models(
     problem comes from `residual(data, ...)`: its shared model, features, loss and labels are used; its private model is
     not, but its private features are what the local models see. `step_size`, `method`, `combine` and `radius` are those
     of `fedres_online_sgd` for the server. The clients learn at once, so `alignment` is "paired" or "none". `clock` is
-    online(...), with delays and silent clients; `rounds` are its steps. The rest is as in `run`. A saved run holds
-    scores, for tables and reports, and no checkpoints: what a local model remembers is its own business.
+    online(...), with delays and silent clients; `rounds` are its steps. The rest is as in `run`. A run can be
+    resumed from its checkpoints if all local models can be saved (they have `get_state` and `set_state`), and otherwise
+    begins anew.
     """
     one_of("alignment", alignment, ("paired", "none"))
     told, view = stand_in(problem, data)
     recipe = fedres_online_sgd(step_size=step_size, method=method, alignment=alignment, combine=combine, radius=radius)
-    ready = settled(told, data, recipe, rounds=rounds, cohort=None, clock=clock or online(), seed=seed,
-                    evaluate_every=evaluate_every, validation=validation, precision=precision,
-                    engine=Local(devices=1), checkpoint_every=None, keep=1, name=name)
     brought = one_for_each(models, data.clients.names)
-    ready.study["models"] = dict(Counter(map(kind, brought)))
-    with jax.enable_x64(precision == "float64"):
-        return _Run(ready, brought, view, callbacks, out).play()
+    engine = LocalModels(brought, view)
+    run = resolve(told, data, recipe, rounds=rounds, clock=clock or online(), seed=seed, evaluate_every=evaluate_every,
+                  validation=validation, precision=precision, engine=engine, checkpoint_every=checkpoint_every,
+                  keep=1, name=name)
+    run.study["models"] = dict(Counter(map(kind, brought)))
+    run = run._replace(parts=run.parts._replace(algorithm=_listening(run.parts.algorithm)))
+    strange = [kind(model) for model in brought if not can_be_saved(model)]
+    if resume and strange:
+        for callback in callbacks:
+            callback.noticed(f"local models of the kind {strange[0]} cannot be saved (they have no get_state and "
+                             "set_state); starting from step 0.")
+    ended = play(engine, run, callbacks, out, resume, save=not strange)
+    left_out = engine.left_out
+    trained = TrainedWithModels(
+        told, run.parts.algorithm, ended.snapshot, run.data, seed, precision,
+        tuple(None if index in left_out else model for index, model in enumerate(brought)), view)
+    return Result(ended.history, ended.columns, ended.summary, trained, None if out is None else Path(out))
 
 
 def stand_in(problem: Problem, data: Federation) -> tuple[Problem, View]:
@@ -144,7 +155,7 @@ def _listening(algorithm: Algorithm) -> Algorithm:
 
 
 @dataclass(frozen=True)
-class Accompanied(Trained):
+class TrainedWithModels(Trained):
     """A trained shared model, and the local models in the order of the clients; None for one that was left out."""
 
     models: tuple[LocalModel | None, ...] = ()
@@ -165,88 +176,3 @@ class Accompanied(Trained):
                 if complaint:
                     raise InputError(f"the model of client {client!r} {complaint}; it cannot predict these inputs.")
             return jax.device_get(self._outputs(*parts, Told(inputs, floats(said))))
-
-
-class _Run:
-    """One run on its way: what it has told whom."""
-
-    def __init__(self, ready: Settled, models: list[LocalModel], view: View, callbacks: Sequence[Callback],
-                 out: str | Path | None):
-        self.ready, self.models, self.view, self.callbacks = ready, models, view, callbacks
-        self.study, self.data, self.problem = ready.study, ready.data, ready.problem
-        self.algorithm = _listening(ready.algorithm)
-        self.session = Session(self.problem, self.algorithm, ready.clock, self.data, models, view, self.study["seed"],
-                               self._notice)
-        self.folder = None if out is None else Folder(Path(out))
-        self.history: list[dict[str, Any]] = []
-        self.columns: dict[str, Any] = {}
-        self.seconds = self.since = 0.0  # spent in steps: in all, and since the last evaluation
-        self.diverged = False
-
-    def play(self) -> Result:
-        rounds, every = self.study["rounds"], self.study["evaluate_every"]
-        if self.folder is not None:
-            self.folder.open(self.study, resume=False)
-        for callback in self.callbacks:
-            callback.started(self.study)
-        state, look = self.session.begin()
-        self.traffic = traffic_of(*self.session.message_and_upload(state))
-        self._evaluate(state, 0)
-        with Interruption() as interruption:
-            for done in range(1, rounds + 1):
-                began = time.perf_counter()
-                state, look = self.session.advance(state, look)
-                self.since += time.perf_counter() - began
-                for callback in self.callbacks:
-                    callback.advanced(done, rounds)
-                if done % every == 0 or done == rounds:
-                    self._evaluate(state, done)
-                if interruption.asked:
-                    for callback in self.callbacks:
-                        callback.stopped(done)
-                    raise KeyboardInterrupt
-        summary = summary_of(self.study, self.data, self.history, self.traffic)
-        if self.folder is not None:
-            self.folder.summary(summary)
-        for callback in self.callbacks:
-            callback.finished(summary)
-        return Result(self.history, self.columns, summary, self._trained(state),
-                      self.folder.path if self.folder else None)
-
-    def _evaluate(self, state: State, done: int) -> None:
-        """Score everybody and write the row, with the names of any other run's."""
-        began = time.perf_counter()
-        scores = {side: self.session.evaluate(state, side) for side in sides(self.data)}
-        state = self.session.accounted(state)
-        found, columns = score_row(self.problem, self.data, scores)
-        met, more = online_row(self.problem, self.data, state)
-        moved, most = traffic_row(self.data, state, self.traffic)
-        self.seconds += self.since
-        before = self.history[-1] if self.history else {"round": 0, "uploads": 0}
-        record = {
-            "round": done, **found, **met, **moved, "seconds": self.seconds,
-            "seconds_per_round": self.since / (done - before["round"]) if done else None,
-            "updates_per_second": (moved["uploads"] - before["uploads"]) / self.since if done else None,
-            "evaluation_seconds": time.perf_counter() - began,
-        }
-        self.since = 0.0
-        self.columns = columns | more | most | {"model": [kind(model) for model in self.models]}
-        self.history.append(record)
-        if self.folder is not None:
-            self.folder.append(record)
-            self.folder.clients(self.columns)
-        if not self.diverged and not np.isfinite(record["train.personal.loss.mean"]):
-            self.diverged = True
-            self._notice(f"at step {done} the training loss is not a number; a smaller step_size may help.")
-        for callback in self.callbacks:
-            callback.evaluated(record)
-
-    def _trained(self, state: State) -> Accompanied:
-        models = tuple(None if index in self.session.left_out else model for index, model in enumerate(self.models))
-        state = jax.device_get(self.session.accounted(state))
-        return Accompanied(self.problem, self.algorithm, state, jax.device_get(self.session.start_private), self.data,
-                           self.study["seed"], self.study["precision"], models, self.view)
-
-    def _notice(self, sentence: str) -> None:
-        for callback in self.callbacks:
-            callback.noticed(sentence)

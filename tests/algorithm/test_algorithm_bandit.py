@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from starting import restored, start
 
 import cantons as ct
 from cantons.algorithm.bandit import inverse_gap_weights, theorem3_every
@@ -48,7 +49,7 @@ def telling(data):
 
 def session_of(problem, data, recipe, clock=None, seed=0):
     algorithm = recipe.build(problem, data.population)
-    return ct.Local().start(problem, algorithm, (clock or ct.online()).build(data.population), data, None, seed)
+    return start(ct.Local(), problem, algorithm, (clock or ct.online()).build(data.population), data, None, seed)
 
 
 def history(problem, data, recipe, clock=None, steps=STEPS):
@@ -56,7 +57,7 @@ def history(problem, data, recipe, clock=None, steps=STEPS):
     session = session_of(problem, data, recipe, clock)
     states = [session.begin()]
     for step in range(steps):
-        states.append(session.advance(session.place(jax.device_get(states[-1])), step + 1))
+        states.append(session.advance(restored(session, jax.device_get(states[-1])), step + 1))
         states[-2] = jax.device_get(states[-2])
     return [*states[:-1], jax.device_get(states[-1])]
 

@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from starting import scores, start
 
 import cantons as ct
 from cantons.errors import InputError
@@ -162,8 +163,8 @@ def test_a_new_client_is_personalised_on_its_training_rows_whatever_its_test_row
     algorithm = ct.fedavg(batch_size=None, fit_epochs=4).build(problem, 7)
     found = []
     for data in (labels, _other_test_rows(labels)):
-        session = ct.Local(devices=1).start(problem, algorithm, ct.rounds().build(7), data, None, 0)
-        found.append(session.evaluate(session.begin(), "new"))
+        session = start(ct.Local(devices=1), problem, algorithm, ct.rounds().build(7), data, None, 0)
+        found.append(scores(session, session.begin(), "new"))
     before, after = found
     jax.tree.map(np.testing.assert_array_equal, before["train"], after["train"])
     assert (before["test"]["personal"]["loss"] != after["test"]["personal"]["loss"]).all()

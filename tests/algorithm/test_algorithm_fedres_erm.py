@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from starting import start
 
 import cantons as ct
 from cantons.algorithm.fedres_erm import Server
@@ -59,7 +60,7 @@ def starting_at(problem, shared, private):
 def watched(problem, data, recipe, clock, steps, initial=None):
     """The losses of each step [steps, clients], and shared and private vectors before the first and after each."""
     algorithm = recipe.build(problem, data.population)
-    session = ct.Local(devices=1).start(problem, algorithm, clock.build(data.population), data, None, seed=0)
+    session = start(ct.Local(devices=1), problem, algorithm, clock.build(data.population), data, None, seed=0)
     step = functools.partial(online_step, problem, algorithm, session.clock, Fanout(session.mesh, session.group))
 
     @jax.jit

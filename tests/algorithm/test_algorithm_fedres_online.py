@@ -6,6 +6,7 @@ Steps are numbered from 0 here; the paper's are numbered from 1.
 import jax
 import numpy as np
 import pytest
+from starting import start
 
 import cantons as ct
 
@@ -35,7 +36,7 @@ class Path:
 
     def __init__(self, problem, data, recipe, steps=STEPS, **clock):
         ticking = ct.online(**clock).build(data.population)
-        session = ct.Local().start(problem, recipe.build(problem, data.population), ticking, data, None, 0)
+        session = start(ct.Local(), problem, recipe.build(problem, data.population), ticking, data, None, 0)
         state, self.states = session.begin(), []
         charged = [np.zeros(data.population)]
         for step in range(steps):

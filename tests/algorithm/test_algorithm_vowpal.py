@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from starting import restored, start
 
 import cantons as ct
 
@@ -48,13 +49,13 @@ def by_us(inputs, labels, recipe):
         return {"prediction": jnp.clip(problem.predict(shared, private, batch.inputs), -1, 1)}
 
     told = problem._replace(score=score)
-    session = ct.Local().start(told, recipe.build(told, 1), ct.online().build(1), data, None, 0)
+    session = start(ct.Local(), told, recipe.build(told, 1), ct.online().build(1), data, None, 0)
     state, said = session.begin(), []
     for step in range(len(labels)):
         state = session.advance(state, step + 1)
         said.append(float(state.in_flight.scores["prediction"][0]))
         nothing = jax.tree.map(jnp.zeros_like, state.in_flight.scores)  # sums lose digits
-        state = session.place(state._replace(transit=state.in_flight._replace(scores=nothing)))
+        state = restored(session, state._replace(in_flight=state.in_flight._replace(scores=nothing)))
     return np.array(said)
 
 

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from starting import scores, start
 
 import cantons as ct
 from cantons.errors import InputError
@@ -77,19 +78,19 @@ def test_new_clients_begin_where_the_caller_says(compilations):
                            test=0, new=1)
     problem = ct.regression(data, ct.linear(), split="*/bias")
     algorithm = ct.fedavg(step_size=0.1, batch_size=None, fit_epochs=3).build(problem, 3)
-    session = ct.Local(devices=1).start(problem, algorithm, ct.rounds().build(3), data, None, 0)
+    session = start(ct.Local(devices=1), problem, algorithm, ct.rounds().build(3), data, None, 0)
     weight, bias = np.array([0.5, -1.0]), 4.0
     state = session.begin(({"layer0": {"weight": weight[:, None], "bias": None}},
                            {"layer0": {"weight": None, "bias": np.array([bias])}}))
     x, y = data.new.train.inputs, data.new.train.targets
     best = (y - x @ weight).mean()
     fitted = best + 0.8**3 * (bias - best)
-    scores = session.evaluate(state, "new")["train"]
-    np.testing.assert_allclose(scores["personal"]["loss"], [((x @ weight + fitted - y) ** 2).mean()], atol=1e-12)
-    np.testing.assert_allclose(scores["shared"]["loss"], [((x @ weight + bias - y) ** 2).mean()], atol=1e-12)
-    with compilations() as found:
-        jax.tree.map(np.testing.assert_array_equal, scores, session.evaluate(state, "new")["train"])
-    assert found == []
+    found = scores(session, state, "new")["train"]
+    np.testing.assert_allclose(found["personal"]["loss"], [((x @ weight + fitted - y) ** 2).mean()], atol=1e-12)
+    np.testing.assert_allclose(found["shared"]["loss"], [((x @ weight + bias - y) ** 2).mean()], atol=1e-12)
+    with compilations() as programs:
+        jax.tree.map(np.testing.assert_array_equal, found, scores(session, state, "new")["train"])
+    assert programs == []
 
 
 # Scores
@@ -97,13 +98,13 @@ def test_new_clients_begin_where_the_caller_says(compilations):
 
 def test_scores_are_the_means_over_each_clients_own_examples(numbers, least_squares, own_rows):
     algorithm = FEDAVG.build(least_squares, 7)
-    session = ct.Local(devices=2, group=2).start(least_squares, algorithm, ct.rounds().build(7), numbers, None, 0)
+    session = start(ct.Local(devices=2, group=2), least_squares, algorithm, ct.rounds().build(7), numbers, None, 0)
     state = session.begin(({"layer0": {"weight": START[:, None]}}, {"layer0": {"weight": None}}))
-    scores = session.evaluate(state)
+    found = scores(session, state)
     expected = [((x @ START - y) ** 2).mean() for x, y in own_rows(numbers)]
     for which in ("shared", "personal"):
-        np.testing.assert_allclose(scores["train"][which]["loss"], expected, atol=1e-12)
-        assert np.isnan(scores["test"][which]["loss"]).all()  # there are no test examples
+        np.testing.assert_allclose(found["train"][which]["loss"], expected, atol=1e-12)
+        assert np.isnan(found["test"][which]["loss"]).all()  # there are no test examples
 
 
 # Memory
@@ -121,17 +122,17 @@ def wide():
 def started(wide, **options):
     data, problem = wide
     algorithm = ct.fedavg(batch_size=None).build(problem, 8)
-    return ct.Local(devices=1, mode="vmap", **options).start(problem, algorithm, ct.rounds().build(8), data, None, 0)
+    return start(ct.Local(devices=1, mode="vmap", **options), problem, algorithm, ct.rounds().build(8), data, None, 0)
 
 
 def test_groups_are_halved_until_a_round_fits_the_memory_allowed(wide):
     roomy = started(wide)
     state = roomy.begin()
-    roomy.compile(state)
+    roomy.prepare(state)
     assert roomy.group == 8
     needs = roomy._block.memory_analysis().temp_size_in_bytes / 2**30
     tight = started(wide, memory_gib=0.5 * needs)
-    tight.compile(tight.begin())
+    tight.prepare(tight.begin())
     assert tight.group in (1, 2, 4)
     assert tight._block.memory_analysis().temp_size_in_bytes <= 0.5 * needs * 2**30
     close(*(jax.device_get(session.advance(session.begin(), 2)) for session in (roomy, tight)))
@@ -140,7 +141,7 @@ def test_groups_are_halved_until_a_round_fits_the_memory_allowed(wide):
 def test_memory_that_does_not_hold_a_single_client_is_refused(wide):
     session = started(wide, memory_gib=1e-6, group=2)
     with pytest.raises(InputError, match="GiB of working memory for a single client"):
-        session.compile(session.begin())
+        session.prepare(session.begin())
 
 
 # Options
@@ -155,13 +156,13 @@ def test_memory_that_does_not_hold_a_single_client_is_refused(wide):
 ])
 def test_an_engine_that_cannot_be_had_is_refused(options, part, least_squares, numbers):
     with pytest.raises(InputError, match=part):
-        ct.Local(**options).start(least_squares, FEDAVG.build(least_squares, 7), ct.rounds().build(7), numbers, None, 0)
+        start(ct.Local(**options), least_squares, FEDAVG.build(least_squares, 7), ct.rounds().build(7), numbers)
 
 
 def test_a_cpu_takes_its_clients_one_by_one_and_a_vectorised_engine_groups_uneven_ones(least_squares, numbers):
     def group(clients=numbers, **options):
-        session = ct.Local(devices=1, **options).start(
-            least_squares, FEDAVG.build(least_squares, 7), ct.rounds().build(7), clients, None, 0)
+        session = start(ct.Local(devices=1, **options), least_squares, FEDAVG.build(least_squares, 7),
+                        ct.rounds().build(7), clients)
         return session.group
 
     assert group() == group(mode="scan") == 1

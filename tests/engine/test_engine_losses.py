@@ -12,7 +12,7 @@ import pytest
 import toy_algorithm as toy
 
 import cantons as ct
-from cantons.engine.round import finite
+from cantons.engine.client import finite
 from cantons.protocol import Algorithm, Clock, Plan, PyTree, Recipe, Stack
 
 pytestmark = pytest.mark.usefixtures("float64")

@@ -5,10 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import toy_algorithm as toy
+from starting import scores, start
 
 import cantons as ct
 from cantons.engine.devices import floats, replicated
-from cantons.engine.online import held_messages
+from cantons.engine.in_flight import held_messages
 from cantons.protocol import Receipt, Sum
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -25,7 +26,7 @@ def joint(numbers):
 
 def session_of(problem, data, recipe, clock, engine=None, seed=0):
     algorithm, ticking = recipe.build(problem, data.population), clock.build(data.population)
-    return (engine or ct.Local()).start(problem, algorithm, ticking, data, None, seed)
+    return start(engine or ct.Local(), problem, algorithm, ticking, data, None, seed)
 
 
 def played(problem, data, recipe, clock, steps=STEPS, engine=None):
@@ -164,12 +165,12 @@ def test_a_late_client_is_evaluated_with_the_message_it_holds(joint, numbers):
     for index, late in enumerate(DOWN):
         jax.tree.map(lambda ring, model, place=places[index]: np.testing.assert_array_equal(ring[place], model),
                      messages, states[6 - late].server.shared)
-    scores = session.evaluate(states[-1])["train"]["personal"]["loss"]
+    losses = scores(session, states[-1])["train"]["personal"]["loss"]
     train = session.arrays.train
     for index, late in enumerate(DOWN):
         private = jax.tree.map(lambda leaf, index=index: leaf[index], states[-1].clients.private)
         expected = joint.loss(states[6 - late].server.shared, private, train.client(index).full())
-        np.testing.assert_allclose(scores[index], expected, rtol=1e-12)
+        np.testing.assert_allclose(losses[index], expected, rtol=1e-12)
 
 
 def test_other_delays_are_the_same_program(joint, numbers, compilations):

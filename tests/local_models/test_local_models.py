@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LogisticRegression, SGDClassifier, SGDRegressor
+from starting import start
 
 import cantons as ct
 from cantons import local_models as lm
 from cantons.local_models.linear import slope
-from cantons.local_models.session import Session, judged
+from cantons.local_models.session import LocalModels, judged
 from cantons.problem.losses import LOSSES
 from cantons.report import collect
 from cantons.study.with_models import _listening, stand_in
@@ -123,21 +124,20 @@ def test_the_server_is_sent_features_predictions_and_targets_only(joint, numbers
 def session_of(problem, data, models):
     told, view = stand_in(problem, data)
     algorithm = _listening(ct.fedres_online_sgd(alignment="paired").build(told, data.population))
-    return Session(told, algorithm, ct.online(**LATE).build(data.population), data, models, view, 0, print)
+    return start(LocalModels(models, view), told, algorithm, ct.online(**LATE).build(data.population), data)
 
 
 def test_the_server_is_compiled_once(joint, numbers, compilations):
     session = session_of(joint, numbers, [lm.Linear() for _ in range(7)])
-    state, look = session.begin()
-    for _ in range(2):
-        state, look = session.advance(state, look)
-        session.evaluate(state)
+    stage = session.begin()
+    for step in range(2):
+        stage = session.advance(stage, step + 1)
+        session.evaluate(stage)
     with compilations() as found:
-        for _ in range(10):
-            state, look = session.advance(state, look)
-        session.evaluate(state)
+        stage = session.advance(stage, 12)
+        session.evaluate(stage)
         session.left_out[2] = "for no reason"
-        state, look = session.advance(state, look)
+        session.advance(stage, 13)
     assert not found
 
 

@@ -9,9 +9,9 @@ import pytest
 
 import cantons as ct
 from cantons.data import with_validation
-from cantons.engine.batched import BatchedSession
 from cantons.study.callbacks import Callback
 from cantons.study.read import read_study
+from cantons.study.resolve import resolve
 from cantons.study.sweep import grouped, label, sweep
 
 STUDY = """
@@ -136,11 +136,11 @@ def test_stopped_by_ctrl_c_it_goes_on_to_the_same_end(study, swept, tmp_path):
 def test_an_odd_number_of_variants_fills_the_devices_and_is_cut_off_again():
     data = ct.digits(clients=6)
     problem = ct.logistic(data)
-    sizes = np.array([0.1, 0.2, 0.3])
-    many = BatchedSession(problem, lambda options: ct.fedavg(step_size=options["step_size"]).build(problem, 6),
-                ct.rounds().build(6), data, None, {"step_size": sizes}, np.zeros(3, int))
-    scores = many.evaluate(many.advance(many.begin(), 2))
-    assert scores["test"]["shared"]["loss"].shape == (3, 6)
+    first = resolve(problem, data, ct.fedavg(step_size=0.1), rounds=2, engine=ct.Local()).parts
+    runs = [first._replace(recipe=ct.fedavg(step_size=size)) for size in (0.1, 0.2, 0.3)]
+    session = ct.Local().together().start(runs)
+    found = session.evaluate(session.advance(session.begin(), 2))
+    assert [one.scores["clients"]["test"]["shared"]["loss"].shape for one in found] == [(6,)] * 3
 
 
 def test_validation_rows_leave_training_and_touch_no_other_set():

@@ -1,0 +1,282 @@
+"""The one loop over rounds: evaluate, record, notice, save, be interrupted; for a single run or for many together."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from cantons.errors import InputError
+from cantons.protocol import Evaluation, Progress, Session, Snapshot
+from cantons.study.callbacks import Callback
+from cantons.study.checkpoint import Checkpoints
+from cantons.study.folder import Folder
+from cantons.study.interrupt import Interruption
+from cantons.study.online_metrics import online_metrics
+from cantons.study.record import Columns, Row, Seen, diagnostics_row, score_row, summary_of, traffic_of, traffic_row
+from cantons.study.resolve import Resolved
+
+BLOCK_SECONDS = 1.0  # how long a block may take: Ctrl-C and progress wait for its end
+CHECKPOINT_SECONDS = 10.0  # by default, evaluations at least this far apart leave a checkpoint
+
+
+class Saving(NamedTuple):
+    """Where a loop writes."""
+
+    folders: Sequence[Folder]  # one for each run
+    checkpoints: Checkpoints | None  # of all runs together while they are on their way; None: they cannot be saved
+    again: str  # how the user goes on after an interruption
+    resume: bool = True
+
+
+class Finished(NamedTuple):
+    """What one run leaves behind."""
+
+    history: list[Row]
+    columns: Columns
+    summary: dict[str, Any]
+    snapshot: Snapshot
+
+
+def evaluation_rounds(rounds: int, every: int) -> list[int]:
+    """Before the first round, every so many, and after the last.
+
+    >>> evaluation_rounds(10, 4)
+    [0, 4, 8, 10]
+    """
+    return sorted({*range(0, rounds, every), rounds})
+
+
+class Loop:
+    """Runs on their way, together: their state is passed along, this remembers what was written of each.
+
+    Runs in one loop share a session, and agree in their number of rounds and in when they are evaluated and saved.
+    """
+
+    def __init__(self, session: Session, runs: Sequence[Resolved], callbacks: Sequence[Callback] = (),
+                 saving: Saving | None = None, stops: Sequence[int] | None = None):
+        self.session, self.runs, self.callbacks, self.saving = session, runs, callbacks, saving
+        self.study = runs[0].study
+        self.rounds = self.study["rounds"]
+        self.stops = evaluation_rounds(self.rounds, self.study["evaluate_every"]) if stops is None else stops
+        self.evaluated = frozenset(self.stops)
+        self.logs = [_Log(run, saving.folders[index] if saving else None) for index, run in enumerate(runs)]
+        self.seconds = 0.0  # spent in rounds, over all sittings
+        self.timed = 0  # rounds in `since`
+        self.since = 0.0  # seconds since the last evaluation
+        self.block = 1  # rounds the next block may have
+        self.saved_at = time.monotonic()
+
+    def play(self, initial: Any = None) -> list[Finished]:
+        """Run to the end; `initial` is a (shared, private) to begin with."""
+        try:
+            with jax.enable_x64(self.study["precision"] == "float64"):
+                return self._play(self.session.begin(initial))
+        finally:
+            self.session.close()
+
+    def _play(self, state: Any) -> list[Finished]:
+        for log, snapshot in zip(self.logs, self.session.whole(state), strict=True):
+            log.begin(snapshot._replace(outside=None))
+        state, done = self._restored(state)
+        self._tell("started", self.study if len(self.runs) == 1 else {**self.study, "name": f"{len(self.runs)} runs"})
+        self.traffic = traffic_of(*self.session.travel(state))
+        if done in self.evaluated and not self.logs[0].history:
+            self._evaluate(state)
+        if done < self.rounds:
+            self.session.prepare(state)
+        with Interruption() as interruption:
+            while done < self.rounds:
+                state, done = self._advance(state, done)
+                if done in self.evaluated:
+                    self._evaluate(state)
+                if interruption.asked:
+                    self._pause(state, done)
+                self._maybe_save(state, done)
+        return self._finish(state)
+
+    def _restored(self, state: Any) -> tuple[Any, int]:
+        """The newest sound checkpoint, or the beginning."""
+        if self.saving is None:
+            return state, 0
+        store, done = self.saving.checkpoints, 0
+        found = None if store is None else store.newest(_packed([log.start for log in self.logs]))
+        if found is None:
+            if store is not None and self.saving.resume and self.logs[0].folder is not None and len(self.runs) == 1:
+                self.notice(f"no checkpoint in {self.logs[0].folder.path} yet; starting from round 0.")
+        else:
+            restored, about, complaints = found
+            for complaint in complaints:
+                self.notice(complaint)
+            snapshots = [snapshot._replace(outside=outside) for snapshot, outside in zip(
+                _unpacked(restored), about.get("outside") or [None] * len(self.runs), strict=True)]
+            done, self.seconds = int(snapshots[0].state.round), about.get("seconds", 0.0)
+            if done > self.rounds:
+                raise InputError(f"{self.saving.folders[0].path} has already run {done} rounds; "
+                                 "ask for at least that many.")
+            if done:
+                state = self.session.restore(snapshots)
+        if store is not None:
+            store.drop_after(done)
+        for log, seen in zip(self.logs, (found[1].get("seen") if found and done else None) or [None] * len(self.logs),
+                             strict=True):
+            log.rewind(done, seen)
+        return state, done
+
+    def _advance(self, state: Any, done: int) -> tuple[Any, int]:
+        """One block: up to the next evaluation or checkpoint, but not much longer than BLOCK_SECONDS."""
+        stops = [self.rounds, done + self.block]
+        stops += self.stops[bisect_right(self.stops, done):][:1]
+        every = self.study["checkpoint_every"]
+        if every is not None:
+            stops.append(done + every - done % every)
+        until = min(stops)
+        began = time.perf_counter()
+        state = self.session.advance(state, until)
+        took = time.perf_counter() - began
+        self.since += took
+        self.timed += until - done
+        self.block = max(1, int(BLOCK_SECONDS * (until - done) / max(took, 1e-9)))
+        self._tell("advanced", until, self.rounds)
+        return state, until
+
+    def _evaluate(self, state: Any) -> None:
+        """Score everybody, write the rows, tell who was left out."""
+        began, share = time.perf_counter(), len(self.runs)
+        found = self.session.evaluate(state)
+        self.seconds += self.since
+        took = self.since / share  # a run's part of the time of all
+        for log, one in zip(self.logs, found, strict=True):
+            row, columns = log.measured(one, self.traffic)
+            updates = row["uploads"] - (log.history[-1]["uploads"] if log.history else 0)
+            log.write({
+                **row, "seconds": self.seconds / share,
+                "seconds_per_round": took / self.timed if self.timed else None,
+                "updates_per_second": updates / took if self.timed else None,
+                "evaluation_seconds": (time.perf_counter() - began) / share,
+            }, columns)
+            for sentence in log.look_at(one.progress):
+                self.notice(sentence if share == 1 else f"{log.label}: {sentence}")
+        self.since, self.timed = 0.0, 0
+        self._tell("evaluated", self.logs[0].history[-1])
+
+    def _maybe_save(self, state: Any, done: int) -> None:
+        if self.saving is None or self.saving.checkpoints is None:
+            return
+        every = self.study["checkpoint_every"]
+        at_evaluation = done in self.evaluated and time.monotonic() - self.saved_at > CHECKPOINT_SECONDS
+        last = done == self.rounds and len(self.runs) == 1  # of many, each gets a last one of its own
+        if last or (done % every == 0 if every is not None else at_evaluation):
+            self._save(state, done)
+
+    def _save(self, state: Any, done: int) -> None:
+        assert self.saving is not None and self.saving.checkpoints is not None
+        snapshots = self.session.whole(state)
+        about = {"seconds": self.seconds + self.since, "seen": [log.seen._asdict() for log in self.logs],
+                 "outside": [snapshot.outside for snapshot in snapshots]}
+        self.saving.checkpoints.save(done, _packed([one._replace(outside=None) for one in snapshots]), about)
+        self.saved_at = time.monotonic()
+
+    def _pause(self, state: Any, done: int) -> None:
+        """Ctrl-C: save, say how to go on, and stop."""
+        if self.saving is not None and self.saving.checkpoints is not None:
+            self._save(state, done)
+            self.notice(f"stopped after round {done}; {self.saving.again}")
+        self._tell("stopped", done)
+        raise KeyboardInterrupt
+
+    def _finish(self, state: Any) -> list[Finished]:
+        ended = []
+        for log, snapshot in zip(self.logs, self.session.whole(state), strict=True):
+            summary = summary_of(log.run.study, log.run.data, log.history, self.traffic, **self.session.about())
+            if log.folder is not None:
+                if len(self.runs) > 1:
+                    Checkpoints(log.folder.path / "checkpoints", self.study["keep"]).save(
+                        self.rounds, snapshot, {"seconds": self.seconds / len(self.runs)})
+                log.folder.summary(summary)
+            ended.append(Finished(log.history, log.columns, summary, snapshot))
+        self._tell("finished", ended[0].summary)
+        return ended
+
+    def notice(self, sentence: str) -> None:
+        self._tell("noticed", sentence)
+
+    def _tell(self, what: str, *about: Any) -> None:
+        for callback in self.callbacks:
+            getattr(callback, what)(*about)
+
+
+class _Log:
+    """What one run of a loop has written, and what it has complained about."""
+
+    def __init__(self, run: Resolved, folder: Folder | None):
+        self.run, self.folder = run, folder
+        self.label = folder.path.name if folder is not None else run.study["name"]
+        self.history: list[Row] = []
+        self.columns: Columns = {}
+        self.seen = Seen()
+        self.diverged = False
+
+    def begin(self, start: Snapshot) -> None:
+        parts = self.run.parts
+        self.start = start
+        self.online = online_metrics(parts.problem, parts.algorithm, parts.clock, self.run.data,
+                                     (start.state.server.shared, start.start_private), self.run.study["rounds"])
+
+    def rewind(self, done: int, seen: Mapping[str, Any] | None) -> None:
+        """Forget the evaluations after `done`: they will be made again."""
+        assert self.folder is not None
+        self.history = self.folder.rewind(done)
+        self.seen = Seen() if seen is None else Seen(**seen)
+
+    def measured(self, found: Evaluation, traffic: Mapping[str, int]) -> tuple[Row, Columns]:
+        run = self.run
+        pairs = [score_row(run.parts.problem, run.data, found.scores), self.online(found.progress),
+                 diagnostics_row(run.data, found, self.seen), traffic_row(run.data, found.progress, traffic),
+                 ({}, dict(found.columns))]
+        row: Row = {"round": found.progress.round}
+        columns: Columns = {}
+        for more, by_client in pairs:
+            row |= more
+            columns |= by_client
+        return row, columns
+
+    def write(self, record: Row, columns: Columns) -> None:
+        self.history.append(record)
+        self.columns = columns
+        if self.folder is not None:
+            self.folder.append(record)
+            self.folder.clients(columns)
+
+    def look_at(self, progress: Progress) -> list[str]:
+        """What went wrong since the evaluation before, in sentences."""
+        before, record = self.seen, self.history[-1]
+        self.seen = Seen(int(progress.rejected.sum()), progress.skipped, progress.reported, dict(progress.reports))
+        lost, skipped = self.seen.rejected - before.rejected, self.seen.skipped - before.skipped
+        found = []
+        if lost:
+            names = ", ".join(record["rejected_clients"][:5])
+            more = len(record["rejected_clients"]) - 5
+            others = f" and {more} more" if more > 0 else ""
+            found.append(f"up to round {progress.round}: {lost} uploads were NaN or infinite and left out (clients "
+                         f"{names}{others}); a smaller step_size or clip_norm may help.")
+        if skipped:
+            found.append(f"up to round {progress.round}: {skipped} rounds were skipped, because nothing usable "
+                         "arrived.")
+        if progress.round and not lost and not self.diverged and not np.isfinite(record["train.personal.loss.mean"]):
+            found.append(f"at round {progress.round} the training loss is not a number; a smaller step_size may help.")
+            self.diverged = True
+        return found
+
+
+def _packed(snapshots: Sequence[Snapshot]) -> Any:
+    """A single run's checkpoint is its snapshot: `load` reads it from the run folder."""
+    return snapshots[0] if len(snapshots) == 1 else list(snapshots)
+
+
+def _unpacked(found: Any) -> list[Snapshot]:
+    return [found] if isinstance(found, Snapshot) else found

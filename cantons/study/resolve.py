@@ -1,0 +1,142 @@
+"""Settle everything about a run before it begins: fill in defaults, build the parts, refuse what cannot work."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from cantons.clock import rounds as rounds_clock
+from cantons.data import Federation, pooled, with_validation
+from cantons.engine.init import seed_keys, starting_point
+from cantons.errors import InputError, at_least, one_of
+from cantons.protocol import Algorithm, Averages, Clock, Engine, Parts, Problem, PyTree, Recipe
+
+VALIDATION = 0.2  # of the training rows, where rows to choose by are wanted and the study does not say how many
+
+
+class Resolved(NamedTuple):
+    """A run of which nothing is left open."""
+
+    study: dict[str, Any]  # as it goes to the run folder, every default filled in
+    data: Federation
+    parts: Parts
+
+    def with_seed(self, seed: int) -> Resolved:
+        return self._replace(study={**self.study, "seed": seed}, parts=self.parts._replace(seed=seed))
+
+
+def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: int, cohort: int | None = None,
+            clock: Recipe | None = None, aggregate: Recipe | None = None, seed: int = 0,
+            evaluate_every: int | None = None, validation: float | None = None, choose: bool = False,
+            precision: str = "float32", engine: Engine, checkpoint_every: int | None = None, keep: int = 3,
+            name: str | None = None, initial: tuple[PyTree, PyTree] | None = None) -> Resolved:
+    """Check the settings and build the parts. With `choose`, rows to choose by are held back, unless a stream serves."""
+    at_least("rounds", rounds, 1)
+    every = max(1, rounds // 10) if evaluate_every is None else evaluate_every
+    at_least("evaluate_every", every, 1)
+    at_least("keep", keep, 1)
+    if checkpoint_every is not None:
+        at_least("checkpoint_every", checkpoint_every, 1)
+    one_of("precision", precision, ("float32", "float64"))
+    if clock is not None and cohort is not None:
+        raise InputError("give cohort or clock, not both: the clock has a cohort of its own.")
+    if clock is None:
+        clock = rounds_clock(cohort=cohort)
+    built, ticking = build_parts(problem, data, algorithm, clock, aggregate, rounds)
+    if choose and validation is None and ticking.online is None:
+        validation = VALIDATION  # a stream is scored as it is met
+    if validation is not None:
+        data = with_validation(data, validation)
+    study = {
+        "name": name or algorithm.name, "seed": seed, "rounds": rounds, "evaluate_every": every,
+        "validation": validation, "precision": precision, "data": identity_of(data), "problem": problem.spec,
+        "algorithm": as_table(algorithm), "clock": as_table(clock),
+        "aggregate": None if aggregate is None else as_table(aggregate),
+        "engine": {"name": engine.name, **engine.options()},
+        "checkpoint_every": checkpoint_every, "keep": keep,
+    }
+    with jax.enable_x64(precision == "float64"):
+        check_start(algorithm.name, built, starting_point(problem, seed_keys(seed)[0], initial))
+    run = Resolved(study, data, parts_of(problem, data, algorithm, built, ticking, seed))
+    check_engine(engine, run.parts)
+    return run
+
+
+def as_table(recipe: Recipe) -> dict[str, Any]:
+    """A part as a study file writes it."""
+    return {"name": recipe.name, **recipe.options}
+
+
+def parts_of(problem: Problem, data: Federation, recipe: Recipe, algorithm: Algorithm, clock: Clock,
+             seed: int) -> Parts:
+    """What an engine is given."""
+    central = pooled(data.train) if algorithm.needs.central == "pooled" else data.central
+    return Parts(problem, recipe, algorithm, clock, data, central, seed)
+
+
+def build_parts(problem: Problem, data: Federation, algorithm: Recipe, clock: Recipe, aggregate: Recipe | None,
+                rounds: int) -> tuple[Algorithm, Clock]:
+    """Build the algorithm and the clock, and refuse a pair that makes no sense."""
+    built, ticking = algorithm.build(problem, data.population), build_clock(clock, data)
+    if aggregate is not None:
+        built = choose_rule(algorithm.name, built, aggregate)
+    if built.needs.stream and not ticking.online:
+        raise InputError(f"{algorithm.name} learns from a stream of examples; give it the online clock: "
+                         "clock=online(), or in a study file [clock] name = \"online\".")
+    if built.needs.counts_once and ticking.repeats:
+        raise InputError(f"{algorithm.name} breaks when one upload counts twice; sample without replacement.")
+    try:
+        ticking.check(built, rounds)
+    except InputError as error:
+        raise InputError(f"{algorithm.name} under the clock {clock.name}: {error}") from error
+    return built, ticking
+
+
+def build_clock(clock: Recipe, data: Federation) -> Clock:
+    """A clock may take from the data who has examples when."""
+    return clock.build(data.population, data.arrivals)
+
+
+def choose_rule(name: str, algorithm: Algorithm, rule: Recipe) -> Algorithm:
+    """The algorithm with another aggregation rule, where that makes sense."""
+    averages = algorithm.aggregate
+    if not isinstance(averages, Averages):
+        raise InputError(f"{name} has an aggregation of its own, which is part of the method and cannot be "
+                         f"{rule.name}; leave aggregate out.")
+    if averages.only:
+        raise InputError(f"{name} cannot aggregate by {rule.name}, because {averages.only}; leave aggregate out.")
+    return algorithm._replace(aggregate=averages._replace(rule=rule.build()))
+
+
+def check_start(name: str, algorithm: Algorithm, start: tuple[PyTree, PyTree]) -> None:
+    """Refuse a split the algorithm cannot work with, or a start it cannot leave from."""
+    shared, private = start
+    if algorithm.theory is not None:
+        algorithm.theory.check_start(jax.device_get(shared))
+    if algorithm.needs.private and not jax.tree.leaves(private):
+        raise InputError(f"{name} needs a private part and this problem has none; give the problem a split, such as "
+                         "split = \"output\".")
+    if algorithm.needs.shared and not jax.tree.leaves(shared):
+        raise InputError(f"{name} needs a shared part and this problem has none; choose another split, or train every "
+                         "client alone with the algorithm independent.")
+
+
+def check_engine(engine: Engine, run: Parts) -> None:
+    refusal = engine.refuses(run)
+    if refusal:
+        raise InputError(f"the engine {engine.name} {refusal}")
+
+
+def identity_of(data: Federation) -> dict[str, Any]:
+    """What identifies the data: how it was made, its size, and a checksum of its bytes."""
+    sets: list[Any] = [data.train, data.test, data.central, data.validation, data.arrivals]
+    if data.new is not None:
+        sets += [data.new.train, data.new.test]
+    checksum = 0
+    for leaf in jax.tree.leaves(sets):
+        checksum = zlib.crc32(np.ascontiguousarray(leaf).tobytes(), checksum)
+    return {"name": data.name, "made_by": data.spec, "population": data.population,
+            "examples": int(data.train.sizes.sum()), "test_set": data.test_set, "checksum": checksum}
