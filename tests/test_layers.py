@@ -21,11 +21,12 @@ EVERYTHING = {*FOLDERS, *MODULES}
 # The furthest each part may look. What is not listed is new: give it a place.
 MAY_IMPORT = {
     "errors": set(),
+    "optional": {"errors"},
     "protocol": {"errors"},
     "shuffle": {"errors", "protocol"},
     "options": {"errors"},
     "recipe": {"errors", "options", "protocol"},
-    "data": {"errors", "options", "protocol", "recipe", "shuffle"},
+    "data": {"errors", "optional", "options", "protocol", "recipe", "shuffle"},
     "models": {"errors", "options", "protocol", "recipe", "shuffle", "data"},
     "problem": {"errors", "options", "protocol", "recipe", "shuffle", "data", "models"},
     "aggregate": {"errors", "protocol", "recipe"},

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from cantons.data.checks import finite
-from cantons.data.columns import numbers
-from cantons.data.csv import cells
-from cantons.data.files import reading
+from cantons.data.prepare.scaling import scaled
 from cantons.data.ragged import from_sizes
-from cantons.data.scaling import scaled
+from cantons.data.read.columns import numbers
+from cantons.data.read.csv import cells
+from cantons.data.read.files import reading
 from cantons.errors import InputError
 from cantons.study.folder import Folder, read_json
 from cantons.study.inputs import read_inputs

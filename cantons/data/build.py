@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike
 
 from cantons.data.checks import as_labels, as_rows, finite, some
 from cantons.data.federation import Federation, Population, gather, hold_out, some_of
-from cantons.data.partition import natural
 from cantons.data.ragged import Ragged, from_sizes
 from cantons.data.seeds import generator
+from cantons.data.split.partition import natural
 from cantons.errors import InputError
 from cantons.protocol import PyTree
 

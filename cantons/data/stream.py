@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from cantons.data.checks import as_rows, finite
-from cantons.data.partition import natural
 from cantons.data.ragged import Ragged, from_sizes
+from cantons.data.split.partition import natural
 from cantons.data.table import Table
 from cantons.errors import InputError
 

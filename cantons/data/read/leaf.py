@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from cantons.data.blocks import Block, join
-from cantons.data.divide import from_table
 from cantons.data.federation import Federation
-from cantons.data.files import inside, reading
-from cantons.data.recorded import recorded
+from cantons.data.prepare.vocabulary import fitted, number_characters
+from cantons.data.provenance import recorded
+from cantons.data.read.blocks import Block, join
+from cantons.data.read.files import inside, reading
+from cantons.data.split.divide import from_table
 from cantons.data.table import Table, with_labels
-from cantons.data.vocabulary import fitted, number_characters
 from cantons.errors import InputError
 
 

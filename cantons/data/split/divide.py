@@ -7,10 +7,10 @@ from typing import Literal, get_args
 
 from cantons.data.build import federation
 from cantons.data.federation import Federation, hold_out
-from cantons.data.partition import dirichlet, iid, shards
-from cantons.data.scaling import Scale, scaled
+from cantons.data.prepare.scaling import Scale, scaled
+from cantons.data.split.partition import dirichlet, iid, shards
+from cantons.data.split.tasks import task_protocol
 from cantons.data.table import Table
-from cantons.data.tasks import task_protocol
 from cantons.errors import InputError, one_of
 
 Made = Literal["tasks", "iid", "dirichlet", "shards"]  # partitions that make up their clients

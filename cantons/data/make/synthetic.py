@@ -17,7 +17,7 @@ import numpy as np
 
 from cantons.data.build import federation
 from cantons.data.federation import Federation
-from cantons.data.recorded import recorded
+from cantons.data.provenance import recorded
 from cantons.data.seeds import generator
 from cantons.errors import at_least
 

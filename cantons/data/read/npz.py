@@ -1,4 +1,4 @@
-"""NumPy archives and LIBSVM files become tables."""
+"""NumPy archives: arrays with names, one row per example."""
 
 from __future__ import annotations
 
@@ -9,10 +9,37 @@ from typing import BinaryIO
 
 import numpy as np
 
-from cantons.data.columns import Columns, as_table
-from cantons.data.files import reading
-from cantons.data.table import Table, with_labels
+from cantons.data.federation import Federation
+from cantons.data.prepare.scaling import Scale
+from cantons.data.provenance import recorded
+from cantons.data.read.columns import Columns, as_table
+from cantons.data.read.files import reading
+from cantons.data.split.divide import Partition, from_table
+from cantons.data.table import Table
 from cantons.errors import InputError
+
+
+@recorded
+def npz(
+    path: str | Path,
+    *,
+    inputs: str = "x",
+    targets: str = "y",
+    client: str | None = None,
+    regression: bool = False,
+    partition: Partition = "natural",
+    clients: int | None = None,
+    alpha: float = 0.3,
+    min_examples: int = 1,
+    test: float = 0.2,
+    new: float = 0,
+    scale: Scale = "none",
+    seed: int = 0,
+) -> Federation:
+    """A NumPy archive, divided by its array of ids `client`, or into `clients` by another partition."""
+    table = read_npz(path, inputs=inputs, targets=targets, client=client, regression=regression)
+    return from_table(table, name=Path(path).stem, partition=partition, clients=clients, alpha=alpha,
+                      min_examples=min_examples, test=test, new=new, scale=scale, seed=seed)
 
 
 def read_npz(path: str | Path, *, inputs: str = "x", targets: str = "y", client: str | None = None,
@@ -21,19 +48,6 @@ def read_npz(path: str | Path, *, inputs: str = "x", targets: str = "y", client:
     with reading(path), open(path, "rb") as file:
         return as_table(arrays(file, path), inputs=inputs, targets=targets, client=client, time=time,
                         regression=regression)
-
-
-def read_libsvm(path: str | Path, *, regression: bool = False) -> Table:
-    """Read a file in LIBSVM's format, also gzipped (.gz) or bzipped (.bz2), into a dense float32 matrix."""
-    from sklearn.datasets import load_svmlight_file  # slow to import, and only needed here
-
-    with reading(path):
-        try:
-            rows, values = load_svmlight_file(str(path), dtype=np.float32)
-        except ValueError as error:
-            reason = f"cannot read {path}, whose lines should be 'label index:value ...': {error}."
-            raise InputError(reason) from error
-    return with_labels(Table(rows.toarray(), values, None), regression, path)
 
 
 def arrays(file: BinaryIO, path: str | Path) -> Columns:

@@ -16,8 +16,8 @@ import numpy as np
 
 from cantons.data.build import federation
 from cantons.data.federation import Federation, Population
+from cantons.data.provenance import recorded
 from cantons.data.ragged import Ragged, from_sizes
-from cantons.data.recorded import recorded
 from cantons.data.seeds import generator
 from cantons.errors import InputError, at_least, unknown
 

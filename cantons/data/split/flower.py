@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from cantons.data.extras import needed
 from cantons.data.table import Table
 from cantons.errors import InputError
+from cantons.optional import needed
 
 ROW = "cantons_row"
 

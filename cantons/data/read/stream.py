@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from cantons.data.checks import as_labels, finite
-from cantons.data.csv import read_csv
 from cantons.data.federation import Federation, Population
-from cantons.data.files import reading
-from cantons.data.parquet import read_parquet
-from cantons.data.readers import read_npz
-from cantons.data.recorded import recorded
+from cantons.data.provenance import recorded
+from cantons.data.read.csv import read_csv
+from cantons.data.read.files import reading
+from cantons.data.read.npz import read_npz
+from cantons.data.read.parquet import read_parquet
 from cantons.data.stream import Stream, as_stream, by_client
 from cantons.data.table import Table, with_labels
 from cantons.errors import InputError, at_least, one_of

@@ -7,16 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from cantons.data.columns import Columns, as_table
-from cantons.data.divide import Partition, from_table
-from cantons.data.extras import needed
 from cantons.data.federation import Federation
-from cantons.data.files import reading
-from cantons.data.nulls import no_nulls
-from cantons.data.recorded import recorded
-from cantons.data.scaling import Scale
+from cantons.data.prepare.scaling import Scale
+from cantons.data.provenance import recorded
+from cantons.data.read.columns import Columns, as_table
+from cantons.data.read.files import reading
+from cantons.data.read.nulls import no_nulls
+from cantons.data.split.divide import Partition, from_table
 from cantons.data.table import Table
 from cantons.errors import InputError
+from cantons.optional import needed
 
 
 @recorded

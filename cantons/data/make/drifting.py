@@ -13,7 +13,7 @@ import numpy as np
 
 from cantons.data.build import from_clients
 from cantons.data.federation import Federation
-from cantons.data.recorded import recorded
+from cantons.data.provenance import recorded
 from cantons.data.seeds import generator
 from cantons.errors import at_least, one_of, positive
 

@@ -9,14 +9,14 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from cantons.data.columns import Columns, numbers
-from cantons.data.csv import cells
-from cantons.data.divide import from_table
 from cantons.data.federation import Federation
-from cantons.data.files import reading
-from cantons.data.partition import natural
-from cantons.data.readers import arrays
-from cantons.data.recorded import recorded
+from cantons.data.provenance import recorded
+from cantons.data.read.columns import Columns, numbers
+from cantons.data.read.csv import cells
+from cantons.data.read.files import reading
+from cantons.data.read.npz import arrays
+from cantons.data.split.divide import from_table
+from cantons.data.split.partition import natural
 from cantons.data.table import Table
 from cantons.errors import InputError, one_of
 

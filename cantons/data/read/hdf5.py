@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cantons.data.blocks import Block, join
-from cantons.data.divide import from_table
-from cantons.data.extras import needed
 from cantons.data.federation import Federation
-from cantons.data.files import inside, reading
-from cantons.data.recorded import recorded
-from cantons.data.scaling import Scale
+from cantons.data.prepare.scaling import Scale
+from cantons.data.provenance import recorded
+from cantons.data.read.blocks import Block, join
+from cantons.data.read.files import inside, reading
+from cantons.data.split.divide import from_table
 from cantons.data.table import Table, with_labels
 from cantons.errors import InputError, unknown
+from cantons.optional import needed
 
 
 @recorded

@@ -1,4 +1,4 @@
-"""Packages that only some readers need."""
+"""Packages that only some users need."""
 
 from __future__ import annotations
 
