@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cantons.data.checks import as_labels, as_rows, finite, some
-from cantons.data.federation import Federation, Population, gather, hold_out, some_of
+from cantons.data.federation import Federation, Population, gather, some_of
 from cantons.data.ragged import Ragged, from_sizes
-from cantons.data.seeds import generator
+from cantons.data.split.holdout import check_marks, hold_out_clients, mark_own_rows
 from cantons.data.split.partition import natural
 from cantons.errors import InputError
 from cantons.protocol import PyTree
@@ -64,9 +64,9 @@ def federation(
         targets = as_labels(targets, classes, where)
 
     if isinstance(test, np.ndarray):
-        marked, test_set = _given_rows(test, rows), "the rows marked as test"
+        marked, test_set = check_marks(test, rows), "the rows marked as test"
     else:
-        marked = _own_rows(test, numbers, names, seed)
+        marked = mark_own_rows(test, numbers, names, seed)
         test_set = f"{100 * test:g}% of each client's own examples"
 
     in_order = np.argsort(numbers, kind="stable")
@@ -77,7 +77,7 @@ def federation(
 
     whole = Federation(Population(pick(~marked), pick(marked), names), central=_datacenter(central),
                        classes=classes, name=name, test_set=test_set)
-    return hold_out(_large_enough(whole, min_examples), new, seed=seed)
+    return hold_out_clients(_large_enough(whole, min_examples), new, seed=seed)
 
 
 def from_clients(clients: Mapping[str, tuple[PyTree, PyTree]], **options: Any) -> Federation:
@@ -108,25 +108,6 @@ def _same_shapes(pairs: Mapping[str, tuple[PyTree, PyTree]]) -> None:
             if one != other:
                 raise InputError(f"{what} of client {name!r} have shape {one} per example and those of "
                                  f"client {first!r} {other}; all clients must agree.")
-
-
-def _own_rows(fraction: float, numbers: np.ndarray, names: tuple[str, ...], seed: int) -> np.ndarray:
-    """Mark a fraction of each client's rows, never all of them."""
-    if not 0 <= fraction < 1:
-        raise InputError(f"test is {fraction}; give a fraction from 0 to below 1, or a boolean per row.")
-    marked = np.zeros(len(numbers), bool)
-    ends = np.cumsum(np.bincount(numbers))
-    for name, rows in zip(names, np.split(np.argsort(numbers, kind="stable"), ends[:-1]), strict=True):
-        count = min(round(fraction * len(rows)), len(rows) - 1)
-        marked[generator(seed, "test", name).choice(rows, count, replace=False)] = True
-    return marked
-
-
-def _given_rows(test: np.ndarray, rows: int) -> np.ndarray:
-    if test.dtype != bool or test.shape != (rows,):
-        raise InputError(f"test is an array of {test.dtype} and shape {test.shape}; "
-                         f"give a fraction, or one boolean for each of the {rows} rows.")
-    return test
 
 
 def _datacenter(central: tuple[PyTree, PyTree] | None) -> Ragged | None:

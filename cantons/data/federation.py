@@ -11,7 +11,6 @@ import numpy as np
 
 from cantons.data.checks import some
 from cantons.data.ragged import Ragged, from_sizes
-from cantons.data.seeds import generator
 from cantons.errors import InputError
 from cantons.protocol import PyTree
 
@@ -105,21 +104,6 @@ def map_rows(federation: Federation, change: Callable[[Ragged], Ragged]) -> Fede
         central=federation.central and change(federation.central),
         validation=federation.validation and change(federation.validation),
     )
-
-
-def hold_out(whole: Federation, new: float, *, seed: int) -> Federation:
-    """Set random clients aside: they never train, and show how the result serves a stranger.
-
-    `new` is a fraction of the clients or, from 1 on, their number.
-    """
-    count = max(1, round(new * whole.population)) if 0 < new < 1 else new
-    if not 0 <= count < whole.population or count != int(count):
-        raise InputError(f"new is {new} with {whole.population} clients; give a fraction below 1 or a whole "
-                         "number of clients, and leave at least one to train.")
-    if count == 0:
-        return whole
-    strangers = generator(seed, "new").permutation(whole.population) < count
-    return replace(whole, clients=some_of(whole.clients, ~strangers), new=some_of(whole.clients, strangers))
 
 
 def some_of(clients: Population, chosen: np.ndarray) -> Population:

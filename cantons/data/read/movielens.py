@@ -16,6 +16,7 @@ from cantons.data.read.csv import cells
 from cantons.data.read.files import reading
 from cantons.data.read.npz import arrays
 from cantons.data.split.divide import from_table
+from cantons.data.split.holdout import mark_last_rows
 from cantons.data.split.partition import natural
 from cantons.data.table import Table
 from cantons.errors import InputError, one_of
@@ -90,14 +91,9 @@ def _fields(columns: Columns, names: Sequence[str]) -> list[np.ndarray]:
 
 
 def _latest_as_test(table: Table, fraction: float) -> Table:
-    """Order the rows by user and time, and mark a fraction of each user's, the last ones, never all of them."""
-    if not 0 <= fraction < 1:
-        raise InputError(f"test is {fraction}; give a fraction from 0 to below 1.")
+    """Order the rows by user and time, and mark the last ones of each user."""
     assert table.clients is not None and table.times is not None
-    users, _ = natural(table.clients)
+    users, names = natural(table.clients)
     order = np.lexsort((table.times, users))
-    users, sizes = users[order], np.bincount(users)
-    counts = np.minimum(np.round(fraction * sizes).astype(int), sizes - 1)
-    from_the_end = np.cumsum(sizes)[users] - np.arange(len(users))  # the last row of a user has 1
     return table._replace(inputs=table.inputs[order], targets=table.targets[order], clients=table.clients[order],
-                          times=table.times[order], test=from_the_end <= counts[users])
+                          times=table.times[order], test=mark_last_rows(fraction, users[order], len(names)))

@@ -18,6 +18,7 @@ from cantons.data.read.csv import read_csv
 from cantons.data.read.files import reading
 from cantons.data.read.npz import read_npz
 from cantons.data.read.parquet import read_parquet
+from cantons.data.split.holdout import mark_last_rows
 from cantons.data.stream import Stream, as_stream, by_client
 from cantons.data.table import Table, with_labels
 from cantons.errors import InputError, at_least, one_of
@@ -70,9 +71,7 @@ def from_stream(stream: Stream, *, step: str = "row", ticks: int | None = None, 
     finite("times", stream.time, _where)
     if stream.classes is not None:
         stream = stream._replace(targets=as_labels(stream.targets, stream.classes, _where))
-    if not 0 <= test < 1:
-        raise InputError(f"test is {test}; give a fraction from 0 up to 1.")
-    held = _last(stream, test)
+    held = mark_last_rows(test, stream.client, len(stream.names))
     tested, stream = by_client(_rows(stream, held))[0], _rows(stream, ~held)
     train, arrivals = by_client(stream)
     if ticks is None:
@@ -116,15 +115,6 @@ def from_iterable(rows: Iterable[tuple], *, clients: int | str | None = None, re
     table = Table(_matrix(inputs), np.asarray(targets), None, np.asarray(owners),
                   times=np.arange(len(owners), dtype=float))
     return as_stream(with_labels(table, regression, "the iterable"))
-
-
-def _last(stream: Stream, part: float) -> np.ndarray:
-    """Which rows are among the last of their client's; a client keeps one to learn from."""
-    packed, sizes = np.argsort(stream.client, kind="stable"), np.bincount(stream.client, minlength=len(stream.names))
-    places = np.arange(len(packed)) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # from 0, for each client
-    held = np.empty(len(packed), bool)
-    held[packed] = places >= np.repeat(np.maximum(sizes - np.rint(part * sizes), 1), sizes)
-    return held
 
 
 def _rows(stream: Stream, chosen: np.ndarray) -> Stream:

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Literal, get_args
 
 from cantons.data.build import federation
-from cantons.data.federation import Federation, hold_out
+from cantons.data.federation import Federation
 from cantons.data.prepare.scaling import Scale, scaled
+from cantons.data.split.holdout import hold_out_clients
 from cantons.data.split.partition import dirichlet, iid, shards
 from cantons.data.split.tasks import task_protocol
 from cantons.data.table import Table
@@ -61,7 +62,7 @@ def _made_up(table: Table, clients: int, partition: str, alpha: float, test: flo
     elif partition == "tasks":
         labels = table.classes[table.targets]
         whole = task_protocol(table.inputs, labels, clients, holdout=test, name=name, seed=seed)
-        return hold_out(whole, new, seed=seed)
+        return hold_out_clients(whole, new, seed=seed)
     elif partition == "dirichlet":
         numbers = dirichlet(table.targets, clients, alpha=alpha, seed=seed)
     else:
