@@ -1,18 +1,24 @@
-"""Packages that only some users need."""
+"""Packages that only some users need: each is an extra of ours, and is imported where it is used."""
 
 from __future__ import annotations
 
-import importlib
+from importlib import import_module
 from types import ModuleType
 
 from cantons.errors import InputError
 
 
-def needed(module: str, extra: str) -> ModuleType:
-    """The module, or one sentence that says how to install it."""
+def optional_import(module: str, extra: str, user: str) -> ModuleType:
+    """Import `module`, or say in one sentence what `user` needs and how to install it.
+
+    >>> optional_import("nowhere.inside", "hdf5", user="this data")
+    Traceback (most recent call last):
+    cantons.errors.InputError: this data needs nowhere, which is not installed: pip install 'cantons[hdf5]'
+    """
+    package = module.partition(".")[0]
     try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        package = module.partition(".")[0]
-        raise InputError(f"this data needs {package}, which is not installed: "
-                         f"pip install 'cantons[{extra}]'") from error
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != package:
+            raise  # it is there, and lacks something itself
+        raise InputError(f"{user} needs {package}, which is not installed: pip install 'cantons[{extra}]'") from error

@@ -1,4 +1,4 @@
-"""Owns: clients whose local model is anything at all. May import: engine, protocol, errors."""
+"""Owns: clients whose local model is anything at all. May import: engine, protocol, errors, optional."""
 
 from cantons.bring.estimators import PartialFit, Refit
 from cantons.bring.linear import Linear

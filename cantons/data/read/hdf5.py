@@ -14,7 +14,7 @@ from cantons.data.read.files import inside, reading
 from cantons.data.split.divide import from_table
 from cantons.data.table import Table, with_labels
 from cantons.errors import InputError, unknown
-from cantons.optional import needed
+from cantons.optional import optional_import
 
 
 @recorded
@@ -41,7 +41,7 @@ def hdf5(
 
 def read_hdf5(path: str | Path, *, inputs: str = "pixels", targets: str = "label", regression: bool = False) -> Table:
     """Read the datasets `inputs` and `targets` of every client."""
-    h5py = needed("h5py", "hdf5")
+    h5py = optional_import("h5py", "hdf5", user="this data")
     blocks: list[Block] = []
     with reading(path):
         for name, test in _files(Path(path)):

@@ -16,7 +16,7 @@ from cantons.data.read.nulls import no_nulls
 from cantons.data.split.divide import Partition, from_table
 from cantons.data.table import Table
 from cantons.errors import InputError, unknown
-from cantons.optional import needed
+from cantons.optional import optional_import
 
 
 @recorded
@@ -49,7 +49,7 @@ def huggingface(
 def read_huggingface(source: Any, *, inputs: str | list[str], targets: str, client: str | None = None,
                      regression: bool = False) -> Table:
     """Read a Dataset, a DatasetDict with a split "train" and perhaps "test", or the folder of either."""
-    datasets = needed("datasets", "hf")
+    datasets = optional_import("datasets", "hf", user="this data")
     where = "the dataset"
     if isinstance(source, str | Path):
         where, source = str(source), _from_disk(datasets, source)

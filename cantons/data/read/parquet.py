@@ -16,7 +16,7 @@ from cantons.data.read.nulls import no_nulls
 from cantons.data.split.divide import Partition, from_table
 from cantons.data.table import Table
 from cantons.errors import InputError
-from cantons.optional import needed
+from cantons.optional import optional_import
 
 
 @recorded
@@ -49,14 +49,14 @@ def parquet(
 def read_parquet(path: str | Path, *, targets: str, inputs: str | list[str] | None = None, client: str | None = None,
                  time: str | None = None, regression: bool = False) -> Table:
     """Read the columns that are asked for, and no others."""
-    files = needed("pyarrow.parquet", "parquet")
+    files = optional_import("pyarrow.parquet", "parquet", user="this data")
     with reading(path):
         try:
             file = files.ParquetDataset(path)
             columns = Columns(path, file.schema.names,
                               lambda name: _array(file.read(columns=[name])[name], f"column {name!r} in {path}"))
             return as_table(columns, inputs=inputs, targets=targets, client=client, time=time, regression=regression)
-        except needed("pyarrow", "parquet").ArrowException as error:
+        except optional_import("pyarrow", "parquet", user="this data").ArrowException as error:
             reason = str(error).partition("\n")[0].rstrip(".")
             raise InputError(f"cannot read {path}, which should be parquet: {reason}.") from error
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from cantons.data.table import Table
 from cantons.errors import InputError
-from cantons.optional import needed
+from cantons.optional import optional_import
 
 ROW = "cantons_row"
 
@@ -19,7 +19,7 @@ def flower_clients(partitioner: Any, data: Any) -> np.ndarray:
     `partitioner` is a fresh one from `flwr_datasets.partitioner`; `data` is a `datasets.Dataset`, or a table, whose
     labels are then the column "label" and whose clients are "client".
     """
-    datasets = needed("datasets", "flwr-datasets")
+    datasets = optional_import("datasets", "flwr-datasets", user="this data")
     if isinstance(data, Table):
         columns = {"label": data.targets} if data.clients is None else {"label": data.targets, "client": data.clients}
         data = datasets.Dataset.from_dict(columns)
