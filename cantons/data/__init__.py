@@ -2,14 +2,15 @@
 
 from cantons.data.build import federation, from_clients
 from cantons.data.federation import Federation, Population, pooled
-from cantons.data.make.bandits import Contexts, classification_bandit, contexts_of, synthetic_bandit
+from cantons.data.make.bandits import Contexts, contexts_of, synthetic_bandit
+from cantons.data.make.classification_bandit import classification_bandit
 from cantons.data.make.digits import digits
-from cantons.data.make.drifting import moving
-from cantons.data.make.mixture import blended
+from cantons.data.make.drifting import drifting_targets
+from cantons.data.make.mixture import synthetic_mixture
 from cantons.data.make.restaurants import restaurants
 from cantons.data.make.synthetic import synthetic
-from cantons.data.prepare.pad import alike
-from cantons.data.prepare.scaling import scaled
+from cantons.data.prepare.pad import pad_to_same_shape
+from cantons.data.prepare.scaling import scale_inputs
 from cantons.data.provenance import recorded
 from cantons.data.ragged import Examples, Ragged, from_sizes, pack
 from cantons.data.read.csv import csv, read_csv
@@ -22,19 +23,18 @@ from cantons.data.read.npz import npz, read_npz
 from cantons.data.read.parquet import parquet, read_parquet
 from cantons.data.read.stream import from_iterable, from_stream, stream
 from cantons.data.read.text import read_authors, text
+from cantons.data.registry import SOURCES
 from cantons.data.skew import label_counts, label_skew, size_quantiles
 from cantons.data.split.divide import from_table
 from cantons.data.split.flower import flower_clients
 from cantons.data.split.holdout import with_validation
 from cantons.data.split.partition import dirichlet, iid, natural, shards
 from cantons.data.split.tasks import Tasks, draw_tasks, feature_halves, task_protocol
-from cantons.data.stream import Stream, as_stream, by_client
+from cantons.data.stream import Stream, as_stream, pack_by_client
 from cantons.data.table import Table
 
 # The data a study can name.
-DATA = {make.__name__: make for make in (
-    blended, classification_bandit, csv, digits, hdf5, huggingface, leaf, libsvm, movielens, moving, npz, parquet,
-    restaurants, stream, synthetic, synthetic_bandit, text)}
+DATA = dict(sorted({**SOURCES, "classification_bandit": classification_bandit}.items()))
 
 __all__ = [
     "DATA",
@@ -46,16 +46,14 @@ __all__ = [
     "Stream",
     "Table",
     "Tasks",
-    "alike",
     "as_stream",
-    "blended",
-    "by_client",
     "classification_bandit",
     "contexts_of",
     "csv",
     "digits",
     "dirichlet",
     "draw_tasks",
+    "drifting_targets",
     "feature_halves",
     "federation",
     "flower_clients",
@@ -72,10 +70,11 @@ __all__ = [
     "leaf",
     "libsvm",
     "movielens",
-    "moving",
     "natural",
     "npz",
     "pack",
+    "pack_by_client",
+    "pad_to_same_shape",
     "parquet",
     "pooled",
     "read_authors",
@@ -89,12 +88,13 @@ __all__ = [
     "read_parquet",
     "recorded",
     "restaurants",
-    "scaled",
+    "scale_inputs",
     "shards",
     "size_quantiles",
     "stream",
     "synthetic",
     "synthetic_bandit",
+    "synthetic_mixture",
     "task_protocol",
     "text",
     "with_validation",

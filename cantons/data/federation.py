@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from cantons.data.checks import some
+from cantons.data.checks import first_names
 from cantons.data.ragged import Ragged, from_sizes
 from cantons.errors import InputError
 from cantons.protocol import PyTree
@@ -29,7 +29,7 @@ class Population:
             raise InputError(f"train, test and names are of {sizes} clients; list the same clients in each.")
         empty = [self.names[client] for client in np.flatnonzero(np.asarray(self.train.sizes) == 0)]
         if empty:
-            raise InputError(f"no training examples for {some(empty)}; leave such clients out or give them "
+            raise InputError(f"no training examples for {first_names(empty)}; leave such clients out or give them "
                              "some.")
 
 
@@ -106,7 +106,7 @@ def map_rows(federation: Federation, change: Callable[[Ragged], Ragged]) -> Fede
     )
 
 
-def some_of(clients: Population, chosen: np.ndarray) -> Population:
+def select_clients(clients: Population, chosen: np.ndarray) -> Population:
     """The clients for which the boolean `chosen` is true."""
 
     def pick(ragged: Ragged) -> Ragged:

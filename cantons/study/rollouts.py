@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from cantons.clock import rounds as rounds_clock
-from cantons.data import Federation, alike, pooled
+from cantons.data import Federation, pad_to_same_shape, pooled
 from cantons.engine.many import Many
 from cantons.errors import InputError, at_least
 from cantons.protocol import Problem, Recipe
@@ -40,7 +40,7 @@ def rollouts(problem: Problem, federations: Sequence[Federation], algorithm: Rec
     every = evaluate_every or rounds
     chosen = range(every, rounds, every) if isinstance(every, int) else every
     stops = sorted({stop for stop in chosen if 0 < stop < rounds} | {rounds})
-    ready = alike(federations)
+    ready = pad_to_same_shape(federations)
     size = min(at_once, len(ready))
     found: list[list[dict[str, Any]]] = []
     with jax.enable_x64(precision == "float64"):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cantons.data import blended, restaurants
+from cantons.data import restaurants, synthetic_mixture
 from cantons.data.seeds import generator
 from cantons.errors import InputError
 
@@ -25,7 +25,8 @@ def least_squares(pairs):
 
 
 def test_at_zero_one_linear_model_serves_all_and_at_one_it_serves_nobody():
-    alike, apart = (own_rows(blended(6, alpha=alpha, noise=0.0, examples=2000, test=0).train) for alpha in (0, 1))
+    alike, apart = (own_rows(synthetic_mixture(6, alpha=alpha, noise=0.0, examples=2000, test=0).train)
+                    for alpha in (0, 1))
     assert errors(alike, least_squares(alike)).max() < 0.03
     assert errors(apart, least_squares(apart)).min() > 0.1
     own = [errors([pair], least_squares([pair]))[0] for pair in apart]
@@ -33,14 +34,15 @@ def test_at_zero_one_linear_model_serves_all_and_at_one_it_serves_nobody():
 
 
 def test_two_alphas_differ_in_the_blend_alone():
-    one, other = (blended(4, alpha=alpha, seed=3) for alpha in (0.2, 0.9))
+    one, other = (synthetic_mixture(4, alpha=alpha, seed=3) for alpha in (0.2, 0.9))
     np.testing.assert_array_equal(one.train.inputs, other.train.inputs)
     assert (one.train.targets != other.train.targets).any()
 
 
 def test_without_noise_the_labels_are_those_of_equation_13():
     """Where the labels at 0 and at 1 agree, every blend agrees: what is largest twice is largest in their mean."""
-    labels = {alpha: blended(5, alpha=alpha, classes=3, noise=0.0, test=0).train.targets for alpha in (0, 0.3, 0.8, 1)}
+    labels = {alpha: synthetic_mixture(5, alpha=alpha, classes=3, noise=0.0, test=0).train.targets
+              for alpha in (0, 0.3, 0.8, 1)}
     agreed = labels[0] == labels[1]
     assert 0.2 < agreed.mean() < 0.6
     for alpha in (0.3, 0.8):
@@ -50,7 +52,7 @@ def test_without_noise_the_labels_are_those_of_equation_13():
 
 def test_noise_flips_the_labels_it_should():
     """With two classes the logits differ by s.x and the noises by N(0, 2): P(flip | x) depends on |s.x| / sqrt(2)."""
-    clean, noisy = (blended(1, alpha=0.0, noise=noise, examples=20_000, test=0) for noise in (0.0, 1.0))
+    clean, noisy = (synthetic_mixture(1, alpha=0.0, noise=noise, examples=20_000, test=0) for noise in (0.0, 1.0))
     np.testing.assert_array_equal(clean.train.inputs, noisy.train.inputs)
     flipped = (clean.train.targets != noisy.train.targets).mean()
     # P = arccos(rho) / pi for two normal numbers with correlation rho = |s| / sqrt(|s|^2 + 2).
@@ -60,7 +62,7 @@ def test_noise_flips_the_labels_it_should():
 
 
 def test_a_client_is_the_same_in_any_company():
-    few, many = blended(3), blended(9)
+    few, many = synthetic_mixture(3), synthetic_mixture(9)
     rows = few.train.sizes.sum()
     np.testing.assert_array_equal(few.train.inputs, many.train.inputs[:rows])
     np.testing.assert_array_equal(few.train.targets, many.train.targets[:rows])
@@ -76,12 +78,12 @@ def test_the_two_users_rate_as_example_one_says():
 
 
 @pytest.mark.parametrize("make, options, sentence", [
-    (blended, {"clients": 0}, "clients is 0; give 1 or more"),
-    (blended, {"alpha": 1.5}, "alpha is 1.5; give a number from 0 .all clients alike. to 1"),
-    (blended, {"classes": 1}, "classes is 1; give 2 or more"),
-    (blended, {"features": 0}, "features is 0"),
-    (blended, {"examples": 0}, "examples is 0"),
-    (blended, {"noise": -1.0}, "noise is -1.0; give 0 or more"),
+    (synthetic_mixture, {"clients": 0}, "clients is 0; give 1 or more"),
+    (synthetic_mixture, {"alpha": 1.5}, "alpha is 1.5; give a number from 0 .all clients alike. to 1"),
+    (synthetic_mixture, {"classes": 1}, "classes is 1; give 2 or more"),
+    (synthetic_mixture, {"features": 0}, "features is 0"),
+    (synthetic_mixture, {"examples": 0}, "examples is 0"),
+    (synthetic_mixture, {"noise": -1.0}, "noise is -1.0; give 0 or more"),
     (restaurants, {"examples": 0}, "examples is 0"),
     (restaurants, {"noise": -1.0}, "noise is -1.0"),
 ])

@@ -21,9 +21,19 @@ Kind = Literal["alternating", "drifting", "switching", "iid"]
 
 
 @recorded
-def moving(clients: int = 20, steps: int = 10_000, *, kind: Kind = "alternating", dimensions: int = 1,
-           centre: float = 2.0, spread: float = 5.0, apart: float = 0.0, period: int = 1000, test: int = 0,
-           seed: int = 0) -> Federation:
+def drifting_targets(
+    clients: int = 20,
+    steps: int = 10_000,
+    *,
+    kind: Kind = "alternating",
+    dimensions: int = 1,
+    centre: float = 2.0,
+    spread: float = 5.0,
+    apart: float = 0.0,
+    period: int = 1000,
+    test: int = 0,
+    seed: int = 0,
+) -> Federation:
     """`steps` targets for each of the clients, in the order in which they come; for the problem `target`.
 
     Every target is a draw from N(centre_t, spread^2) in each of the `dimensions`, plus a place of its own that a client
@@ -37,7 +47,7 @@ def moving(clients: int = 20, steps: int = 10_000, *, kind: Kind = "alternating"
     positive("spread", spread)
     at_least("apart", apart, 0)
     at_least("test", test, 0)
-    random = generator(seed, "moving")
+    random = generator(seed, "moving")  # the word of old: another would draw other numbers
     times = np.arange(1, steps + test + 1)
     turned = {"alternating": times % 2 == 1, "switching": (times - 1) // period % 2 == 1}
     signs = np.where(turned.get(kind, False), -1, np.ones(len(times)))
@@ -49,4 +59,4 @@ def moving(clients: int = 20, steps: int = 10_000, *, kind: Kind = "alternating"
     targets = (signs[:, None] * (middle[:, None] + draws) + homes).astype(np.float32)
     rows = {str(number): (own, np.zeros(len(times), np.float32)) for number, own in enumerate(targets)}
     held_out = np.tile(np.arange(len(times)) >= steps, clients)
-    return from_clients(rows, test=held_out if test else 0, name=f"moving ({kind})")
+    return from_clients(rows, test=held_out if test else 0, name=f"drifting_targets ({kind})")

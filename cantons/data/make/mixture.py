@@ -1,8 +1,7 @@
 """Clients that agree in part: a linear model they share, and one of their own.
 
-Wei, Agarwal and Langford, "Federated Residual Learning" (v2). `blended` is the data of appendix E.2: the label of x
-is argmax{(1 - alpha) W x + alpha Theta_i x + n}, equation (13), where W, all Theta_i, x and the noise n have entries
-from N(0, 1). `restaurants` is Example 1: two users rate restaurants, agree on two features and not on two others.
+Wei, Agarwal and Langford, "Federated Residual Learning" (v2), appendix E.2: the label of x is argmax{(1 - alpha) W x +
+alpha Theta_i x + n}, equation (13), where W, all Theta_i, x and the noise n have entries from N(0, 1).
 
 The trap: (1 - alpha) W + alpha Theta_i has entries of variance (1 - alpha)^2 + alpha^2, half as much at alpha = 0.5 as
 at the ends, while the noise stays the same. So the best possible loss is not the same for every alpha.
@@ -20,7 +19,7 @@ from cantons.errors import InputError, at_least
 
 
 @recorded
-def blended(
+def synthetic_mixture(
     clients: int = 10,
     *,
     alpha: float = 0.5,
@@ -41,6 +40,7 @@ def blended(
         at_least(name, value, least)
     if not 0 <= alpha <= 1:
         raise InputError(f"alpha is {alpha}; give a number from 0 (all clients alike) to 1 (nothing in common).")
+    # "blended" is the word of old: another would draw other numbers.
     common = generator(seed, "blended").normal(size=(features, classes))
     inputs, labels = [], []
     for number in range(clients):
@@ -52,4 +52,4 @@ def blended(
         inputs.append(rows.astype(np.float32))
         labels.append(logits.argmax(axis=1))
     return federation(np.concatenate(inputs), np.concatenate(labels), np.repeat(np.arange(clients), examples),
-                      classes=classes, test=test, new=new, name=f"blended({alpha:g})", seed=seed)
+                      classes=classes, test=test, new=new, name=f"synthetic_mixture({alpha:g})", seed=seed)

@@ -14,7 +14,7 @@ from cantons.errors import InputError
 from cantons.protocol import PyTree
 
 
-def alike(federations: Sequence[Federation]) -> list[Federation]:
+def pad_to_same_shape(federations: Sequence[Federation]) -> list[Federation]:
     """Fill up with rows that belong to nobody. The number of clients and the shape of an input must be the same."""
     counts = {one.population for one in federations}
     if len(counts) > 1:
@@ -26,7 +26,7 @@ def alike(federations: Sequence[Federation]) -> list[Federation]:
         rows = max(jax.tree.leaves(one.targets)[0].shape[0] for one in ragged)
         longest = max(one.longest for one in ragged)
         uniform = all(one.uniform and one.longest == longest for one in ragged)
-        return [replace(one, inputs=_filled(one.inputs, rows), targets=_filled(one.targets, rows), longest=longest,
+        return [replace(one, inputs=_pad_rows(one.inputs, rows), targets=_pad_rows(one.targets, rows), longest=longest,
                         uniform=uniform) for one in ragged]
 
     trains, tests = same([one.train for one in federations]), same([one.test for one in federations])
@@ -34,7 +34,7 @@ def alike(federations: Sequence[Federation]) -> list[Federation]:
             for one, train, test in zip(federations, trains, tests, strict=True)]
 
 
-def _filled(tree: PyTree, rows: int) -> PyTree:
+def _pad_rows(tree: PyTree, rows: int) -> PyTree:
     def fill(leaf: np.ndarray) -> np.ndarray:
         if leaf.shape[0] == rows:
             return leaf

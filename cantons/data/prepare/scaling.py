@@ -17,7 +17,7 @@ from cantons.errors import one_of
 Scale = Literal["none", "unit", "standard"]
 
 
-def scaled(federation: Federation, how: Scale) -> Federation:
+def scale_inputs(federation: Federation, how: Scale) -> Federation:
     """"unit" divides each feature by its largest absolute value, "standard" gives it mean 0 and variance 1.
 
     Both are fitted to the clients' training inputs alone: never to a test row, a new client or a target.

@@ -13,7 +13,7 @@ from cantons.errors import at_least
 UNKNOWN = "<unknown>"
 
 
-def fitted(federation: Federation, most: int = 10_000) -> Federation:
+def fit_vocabulary(federation: Federation, most: int = 10_000) -> Federation:
     """Number the symbols anew, the most frequent first; symbol 0 stands for all that are not among `most`.
 
     Only the clients' training rows are counted: never a test row or a new client. Inputs and targets are numbers

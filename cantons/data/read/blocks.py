@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cantons.data.checks import some
+from cantons.data.checks import first_names
 from cantons.data.table import Table
 from cantons.errors import InputError
 
@@ -30,11 +30,11 @@ def join(blocks: Sequence[Block], source: str | Path) -> Table:
                              f"{targets.shape}; both need one row per example.")
     empty = [block.client for block in blocks if len(block.targets) == 0 and not block.test]
     if empty:
-        raise InputError(f"no examples for {some(empty)} in {source}; leave such clients out or give them some.")
+        raise InputError(f"no examples for {first_names(empty)} in {source}; leave such clients out or give them some.")
     full = [block for block in blocks if len(block.targets)]
     if not full:
         raise InputError(f"there are no clients in {source}; give at least one with examples.")
-    _same_shapes(full, source)
+    _check_same_shapes(full, source)
     sizes = [len(block.targets) for block in full]
     test = np.repeat([block.test for block in full], sizes)
     return Table(
@@ -46,7 +46,7 @@ def join(blocks: Sequence[Block], source: str | Path) -> Table:
     )
 
 
-def _same_shapes(blocks: Sequence[Block], source: str | Path) -> None:
+def _check_same_shapes(blocks: Sequence[Block], source: str | Path) -> None:
     first = blocks[0]
     for block in blocks:
         for what, one, other in (("inputs", block.inputs, first.inputs), ("targets", block.targets, first.targets)):

@@ -23,7 +23,7 @@ def reading(path: str | Path) -> Iterator[None]:
         raise InputError(f"cannot read {path}: it is not UTF-8 text.") from error
 
 
-def inside(folder: Path, *endings: str) -> list[Path]:
+def list_files(folder: Path, *endings: str) -> list[Path]:
     """The folder's files with one of these endings, sorted by name; at least one."""
     found = sorted(file for file in folder.iterdir() if file.suffix in endings)
     if not found:

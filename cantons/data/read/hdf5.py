@@ -10,7 +10,7 @@ from cantons.data.federation import Federation
 from cantons.data.prepare.scaling import Scale
 from cantons.data.provenance import recorded
 from cantons.data.read.blocks import Block, join
-from cantons.data.read.files import inside, reading
+from cantons.data.read.files import list_files, reading
 from cantons.data.split.divide import from_table
 from cantons.data.table import Table, with_labels
 from cantons.errors import InputError, unknown
@@ -54,7 +54,7 @@ def _files(path: Path) -> list[tuple[Path, bool]]:
     """The files to read, and whether each is for testing."""
     if not path.is_dir():
         return [(path, False)]
-    files = inside(path, ".h5", ".hdf5")
+    files = list_files(path, ".h5", ".hdf5")
     train, test = ([file for file in files if file.stem.endswith(ending)] for ending in ("train", "test"))
     if len(train) != 1 or len(test) > 1:
         raise InputError(f"{path} holds {', '.join(file.name for file in files)}; keep one file that ends in train.h5 "

@@ -54,7 +54,7 @@ def read_huggingface(source: Any, *, inputs: str | list[str], targets: str, clie
     if isinstance(source, str | Path):
         where, source = str(source), _from_disk(datasets, source)
     if isinstance(source, datasets.DatasetDict):
-        whole, test = _joined(datasets, source, where)
+        whole, test = _join_splits(datasets, source, where)
     elif isinstance(source, datasets.Dataset):
         whole, test = source, None
     else:
@@ -64,7 +64,7 @@ def read_huggingface(source: Any, *, inputs: str | list[str], targets: str, clie
     return table._replace(test=test)
 
 
-def _joined(datasets: Any, splits: Any, where: str) -> tuple[Any, np.ndarray | None]:
+def _join_splits(datasets: Any, splits: Any, where: str) -> tuple[Any, np.ndarray | None]:
     """The splits train and test as one, and which rows are test; other splits are left out."""
     if "train" not in splits:
         raise unknown(f"split of {where}:", "train", splits)

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from cantons.data.federation import Federation
-from cantons.data.prepare.vocabulary import fitted, number_characters
+from cantons.data.prepare.vocabulary import fit_vocabulary, number_characters
 from cantons.data.provenance import recorded
 from cantons.data.read.blocks import Block, join
-from cantons.data.read.files import inside, reading
+from cantons.data.read.files import list_files, reading
 from cantons.data.split.divide import from_table
 from cantons.data.table import Table, with_labels
 from cantons.errors import InputError
@@ -40,7 +40,7 @@ def leaf(
     """
     table = read_leaf(path, regression=regression)
     whole = from_table(table, name=Path(path).stem, min_examples=min_examples, test=test, new=new, seed=seed)
-    return whole if table.vocabulary is None else fitted(whole)
+    return whole if table.vocabulary is None else fit_vocabulary(whole)
 
 
 def read_leaf(path: str | Path, *, regression: bool = False) -> Table:
@@ -56,9 +56,9 @@ def _files(path: Path) -> list[tuple[Path, bool]]:
     if not path.is_dir():
         return [(path, False)]
     if not (path / "train").is_dir():
-        return [(file, False) for file in inside(path, ".json")]
+        return [(file, False) for file in list_files(path, ".json")]
     folders = [(path / name, name == "test") for name in ("train", "test") if (path / name).is_dir()]
-    return [(file, test) for folder, test in folders for file in inside(folder, ".json")]
+    return [(file, test) for folder, test in folders for file in list_files(folder, ".json")]
 
 
 def _users(path: Path, test: bool) -> Iterator[Block]:

@@ -19,7 +19,7 @@ from cantons.data.read.files import reading
 from cantons.data.read.npz import read_npz
 from cantons.data.read.parquet import read_parquet
 from cantons.data.split.holdout import mark_last_rows
-from cantons.data.stream import Stream, as_stream, by_client
+from cantons.data.stream import Stream, as_stream, pack_by_client
 from cantons.data.table import Table, with_labels
 from cantons.errors import InputError, at_least, one_of
 
@@ -72,13 +72,13 @@ def from_stream(stream: Stream, *, step: str = "row", ticks: int | None = None, 
     if stream.classes is not None:
         stream = stream._replace(targets=as_labels(stream.targets, stream.classes, _where))
     held = mark_last_rows(test, stream.client, len(stream.names))
-    tested, stream = by_client(_rows(stream, held))[0], _rows(stream, ~held)
-    train, arrivals = by_client(stream)
+    tested, stream = pack_by_client(_rows(stream, held))[0], _rows(stream, ~held)
+    train, arrivals = pack_by_client(stream)
     if ticks is None:
         steps = np.arange(len(stream.time))
     else:
         at_least("ticks", ticks, 1)
-        steps = _queued(_bins(stream.time, ticks), stream.client, np.argsort(arrivals))
+        steps = _queue_rows(_bins(stream.time, ticks), stream.client, np.argsort(arrivals))
     active = np.zeros((max(int(steps.max()) + 1, ticks or 0), len(stream.names)), bool)
     active[steps, stream.client] = True
     test_set = (f"the last {test:.0%} of each client's rows" if test
@@ -106,7 +106,7 @@ def from_iterable(rows: Iterable[tuple], *, clients: int | str | None = None, re
     for number, row in enumerate(rows):
         if limit is not None and number >= limit:
             break
-        owner, x, y = _read(number, row, clients)
+        owner, x, y = _unpack_row(number, row, clients)
         owners.append(owner)
         inputs.append(x)
         targets.append(y)
@@ -134,7 +134,7 @@ def _bins(time: np.ndarray, ticks: int) -> np.ndarray:
     return np.minimum((time - time[0]) / length * ticks, ticks - 1).astype(int)
 
 
-def _queued(bins: np.ndarray, client: np.ndarray, packed: np.ndarray) -> np.ndarray:
+def _queue_rows(bins: np.ndarray, client: np.ndarray, packed: np.ndarray) -> np.ndarray:
     """The step in which each row is played: its bin, or the step after the client's row before, whichever is later."""
     steps = np.empty(len(bins), int)
     for rows in np.split(packed, np.flatnonzero(np.diff(client[packed])) + 1):
@@ -143,7 +143,7 @@ def _queued(bins: np.ndarray, client: np.ndarray, packed: np.ndarray) -> np.ndar
     return steps
 
 
-def _read(number: int, row: tuple, clients: int | str | None) -> tuple[Any, Any, Any]:
+def _unpack_row(number: int, row: tuple, clients: int | str | None) -> tuple[Any, Any, Any]:
     """Whose row it is, its x and its y."""
     expected = 3 if clients is None else 2
     if not isinstance(row, tuple | list) or len(row) != expected:

@@ -14,10 +14,10 @@ from typing import Literal, get_args
 import numpy as np
 
 from cantons.data.federation import Federation
-from cantons.data.prepare.vocabulary import fitted, number_characters
+from cantons.data.prepare.vocabulary import fit_vocabulary, number_characters
 from cantons.data.provenance import recorded
 from cantons.data.read.columns import column
-from cantons.data.read.files import inside, reading
+from cantons.data.read.files import list_files, reading
 from cantons.data.read.npz import arrays
 from cantons.data.split.divide import from_table
 from cantons.data.table import Table
@@ -52,7 +52,7 @@ def text(
     short = len(authors) - len(np.unique(table.clients))
     if short:
         whole = replace(whole, notes=(f"left out: {short} authors with at most {length} {tokens}", *whole.notes))
-    return fitted(whole, vocabulary)
+    return fit_vocabulary(whole, vocabulary)
 
 
 def sequences(authors: Mapping[str, str] | Mapping[int, str], tokens: Tokens, length: int) -> Table:
@@ -65,7 +65,7 @@ def sequences(authors: Mapping[str, str] | Mapping[int, str], tokens: Tokens, le
     """
     one_of("tokens", tokens, get_args(Tokens))
     at_least("length", length, 1)
-    numbers, symbols = _numbered(list(authors.values()), tokens)
+    numbers, symbols = _number_tokens(list(authors.values()), tokens)
     sizes = [max(len(own) - 1, 0) // length for own in numbers]
     if not any(sizes):
         raise InputError(f"length is {length}, and the longest of {len(numbers)} texts has {max(map(len, numbers))} "
@@ -76,7 +76,7 @@ def sequences(authors: Mapping[str, str] | Mapping[int, str], tokens: Tokens, le
                  vocabulary=symbols)
 
 
-def _numbered(texts: list[str], tokens: Tokens) -> tuple[list[np.ndarray], tuple[str, ...]]:
+def _number_tokens(texts: list[str], tokens: Tokens) -> tuple[list[np.ndarray], tuple[str, ...]]:
     """Each text as numbers of its tokens, and the tokens."""
     if tokens == "characters":
         numbers, symbols = number_characters(np.frombuffer("".join(texts).encode("utf-32-le"), np.uint32))
@@ -97,7 +97,7 @@ def read_authors(path: str | Path) -> Mapping[str, str] | Mapping[int, str]:
     """
     with reading(path):
         if Path(path).is_dir():
-            return {file.stem: _text(file) for file in inside(Path(path), ".txt")}
+            return {file.stem: _text(file) for file in list_files(Path(path), ".txt")}
         return _from_archive(path)
 
 

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from cantons.data.build import federation
 from cantons.data.federation import Federation
-from cantons.data.prepare.scaling import Scale, scaled
+from cantons.data.prepare.scaling import Scale, scale_inputs
 from cantons.data.split.holdout import hold_out_clients
 from cantons.data.split.partition import dirichlet, iid, shards
 from cantons.data.split.tasks import task_protocol
@@ -42,7 +42,7 @@ def from_table(
         if clients is None or table.clients is not None or min_examples != 1:
             raise InputError(f"partition {partition!r} makes up its clients: give clients, their number, and "
                              "neither client nor min_examples.")
-        whole = _made_up(table, clients, partition, alpha, drawn, new, seed, name)
+        whole = _make_clients(table, clients, partition, alpha, drawn, new, seed, name)
     elif table.clients is None or clients is not None:
         raise InputError("partition 'natural' finds its clients in the file: give client, the name of their "
                          "ids, and not clients; or choose another partition.")
@@ -50,10 +50,10 @@ def from_table(
         whole = federation(table.inputs, table.targets, table.clients, classes=_classes(table), new=new, name=name,
                            test=table.test if test is None and table.test is not None else drawn,
                            min_examples=min_examples, seed=seed)
-    return scaled(replace(whole, vocabulary=table.vocabulary), scale)
+    return scale_inputs(replace(whole, vocabulary=table.vocabulary), scale)
 
 
-def _made_up(table: Table, clients: int, partition: str, alpha: float, test: float, new: float, seed: int,
+def _make_clients(table: Table, clients: int, partition: str, alpha: float, test: float, new: float, seed: int,
              name: str) -> Federation:
     if partition == "iid":
         numbers = iid(len(table.targets), clients, seed=seed)

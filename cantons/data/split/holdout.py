@@ -11,7 +11,7 @@ from dataclasses import replace
 import jax
 import numpy as np
 
-from cantons.data.federation import Federation, some_of
+from cantons.data.federation import Federation, select_clients
 from cantons.data.ragged import Ragged, from_sizes
 from cantons.data.seeds import generator
 from cantons.errors import InputError
@@ -64,7 +64,7 @@ def hold_out_clients(whole: Federation, new: float, *, seed: int) -> Federation:
     if count == 0:
         return whole
     chosen = generator(seed, "new").permutation(whole.population) < count
-    return replace(whole, clients=some_of(whole.clients, ~chosen), new=some_of(whole.clients, chosen))
+    return replace(whole, clients=select_clients(whole.clients, ~chosen), new=select_clients(whole.clients, chosen))
 
 
 def with_validation(data: Federation, part: float, *, seed: int = 0) -> Federation:

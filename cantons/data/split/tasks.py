@@ -68,7 +68,7 @@ def task_protocol(
 
     def pack(rows: Sequence[np.ndarray]) -> Ragged:
         packed = gather(inputs, targets, np.concatenate(rows), np.array([len(own) for own in rows]))
-        return _columns_shuffled(packed, seed) if halves else packed
+        return _shuffle_columns(packed, seed) if halves else packed
 
     names = tuple(f"{number} (A vs {classes[other]})" for number, other in enumerate(tasks.opposed))
     merged = ", ".join(map(str, classes[tasks.merged]))
@@ -82,7 +82,7 @@ def task_protocol(
     )
 
 
-def _columns_shuffled(packed: Ragged, seed: int) -> Ragged:
+def _shuffle_columns(packed: Ragged, seed: int) -> Ragged:
     if not isinstance(packed.inputs, np.ndarray) or packed.inputs.ndim != 2:
         raise InputError("halves shuffles columns, and these inputs are not rows of numbers; flatten them.")
     return replace(packed, inputs=packed.inputs[:, np.concatenate(feature_halves(packed.inputs.shape[1], seed=seed))])
