@@ -1,4 +1,4 @@
-"""Owns: files become arrays with one row per client. May import: protocol, errors, optional, shuffle."""
+"""Owns: files become arrays with one row per client. May import: protocol, errors, optional, options, shuffle."""
 
 from cantons.data.build import federation, from_clients
 from cantons.data.federation import Federation, Population, pooled
@@ -25,7 +25,7 @@ from cantons.data.read.stream import from_iterable, from_stream, stream
 from cantons.data.read.text import read_authors, text
 from cantons.data.registry import SOURCES
 from cantons.data.skew import label_counts, label_skew, size_quantiles
-from cantons.data.split.divide import from_table
+from cantons.data.split.divide import Division, NaturalDivision, from_table
 from cantons.data.split.flower import flower_clients
 from cantons.data.split.holdout import with_validation
 from cantons.data.split.partition import dirichlet, iid, natural, shards
@@ -39,8 +39,10 @@ DATA = dict(sorted({**SOURCES, "classification_bandit": classification_bandit}.i
 __all__ = [
     "DATA",
     "Contexts",
+    "Division",
     "Examples",
     "Federation",
+    "NaturalDivision",
     "Population",
     "Ragged",
     "Stream",

@@ -7,26 +7,31 @@ import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import ParamSpec
+from typing import Any
 
 from cantons.data.federation import Federation
+from cantons.options import options_of
 
-P = ParamSpec("P")
 
+def recorded(make: Callable[..., Federation]) -> Callable[..., Federation]:
+    """Fill `spec` with the maker's name and every option; paths are made absolute.
 
-def recorded(make: Callable[P, Federation]) -> Callable[P, Federation]:
-    """Fill `spec` with the maker's name and every option; paths are made absolute."""
-    signature = inspect.signature(make)
+    The fields of a group, such as `division: Flat[Division]`, are options of their own for whoever calls the maker.
+    """
+    options, own = options_of(make), inspect.signature(make)
+    signature = inspect.Signature(options.parameters, return_annotation=Federation)
     ours = make.__module__.startswith("cantons.")
     name = make.__name__ if ours else f"{make.__module__}:{make.__name__}"
 
     @functools.wraps(make)
-    def made(*args: P.args, **options: P.kwargs) -> Federation:
-        given = signature.bind(*args, **options)
+    def make_recorded(*args: Any, **chosen: Any) -> Federation:
+        given = signature.bind(*args, **chosen)
         given.apply_defaults()
-        data = make(*args, **options)
+        gathered = inspect.BoundArguments(own, options.gathered(given.arguments))
+        data = make(*gathered.args, **gathered.kwargs)
         plain = {option: str(Path(value).resolve()) if option == "path" else value
                  for option, value in given.arguments.items()}
         return replace(data, spec={"name": name, **plain})
 
-    return made
+    make_recorded.__signature__ = signature  # type: ignore[attr-defined]
+    return make_recorded

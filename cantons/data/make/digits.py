@@ -6,7 +6,7 @@ import numpy as np
 
 from cantons.data.federation import Federation
 from cantons.data.provenance import recorded
-from cantons.data.split.divide import Made, from_table
+from cantons.data.split.divide import Division, Made, from_table
 from cantons.data.table import Table
 
 
@@ -28,5 +28,5 @@ def digits(
 
     pixels, labels = load_digits(return_X_y=True)
     table = Table((pixels / 16).astype(np.float32), labels.astype(np.int32), np.arange(10))
-    return from_table(table, name="digits", partition=partition, clients=clients, alpha=alpha, test=test, new=new,
-                      seed=seed)
+    division = Division(partition, clients, alpha, test=test, new=new, seed=seed)
+    return from_table(table, division, name="digits")

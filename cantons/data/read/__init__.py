@@ -1,1 +1,1 @@
-"""Owns: one file per format, from a path to a federation. May import: errors, optional, data/prepare, data/split."""
+"""Owns: one file per format of files. May import: errors, optional, options, data/prepare, data/split."""

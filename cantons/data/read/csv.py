@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from cantons.data.federation import Federation
-from cantons.data.prepare.scaling import Scale
 from cantons.data.provenance import recorded
 from cantons.data.read.columns import Columns, as_table
 from cantons.data.read.files import reading
-from cantons.data.split.divide import Partition, from_table
+from cantons.data.split.divide import Division, from_table
 from cantons.data.table import Table
 from cantons.errors import InputError
+from cantons.options import Flat
 
 
 @recorded
@@ -27,22 +27,14 @@ def csv(
     client: str | None = None,
     separator: str = ",",
     regression: bool = False,
-    partition: Partition = "natural",
-    clients: int | None = None,
-    alpha: float = 0.3,
-    min_examples: int = 1,
-    test: float = 0.2,
-    new: float = 0,
-    scale: Scale = "none",
-    seed: int = 0,
+    division: Flat[Division] = Division(test=0.2),
 ) -> Federation:
     """A CSV file with a header, divided by its column `client`, or into `clients` by another partition.
 
     `inputs` are the columns of numbers to learn from: all but `targets` and `client` if not given.
     """
     table = read_csv(path, inputs=inputs, targets=targets, client=client, separator=separator, regression=regression)
-    return from_table(table, name=Path(path).stem, partition=partition, clients=clients, alpha=alpha,
-                      min_examples=min_examples, test=test, new=new, scale=scale, seed=seed)
+    return from_table(table, division, name=Path(path).stem)
 
 
 def read_csv(path: str | Path, *, targets: str, inputs: str | list[str] | None = None, client: str | None = None,

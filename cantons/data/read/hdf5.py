@@ -11,10 +11,11 @@ from cantons.data.prepare.scaling import Scale
 from cantons.data.provenance import recorded
 from cantons.data.read.blocks import Block, join
 from cantons.data.read.files import list_files, reading
-from cantons.data.split.divide import from_table
+from cantons.data.split.divide import NaturalDivision, from_table
 from cantons.data.table import Table, with_labels
 from cantons.errors import InputError, unknown
 from cantons.optional import optional_import
+from cantons.options import Flat
 
 
 @recorded
@@ -24,19 +25,15 @@ def hdf5(
     inputs: str = "pixels",
     targets: str = "label",
     regression: bool = False,
-    min_examples: int = 1,
-    test: float | None = None,
-    new: float = 0,
     scale: Scale = "none",
-    seed: int = 0,
+    division: Flat[NaturalDivision] = NaturalDivision(),
 ) -> Federation:
     """A file in the layout of fed_emnist, or a folder with one that ends in train.h5 and one in test.h5.
 
     Without `test` the test.h5 of a folder is the test set; otherwise it is the fraction held out of all rows.
     """
     table = read_hdf5(path, inputs=inputs, targets=targets, regression=regression)
-    return from_table(table, name=Path(path).stem, min_examples=min_examples, test=test, new=new, scale=scale,
-                      seed=seed)
+    return from_table(table, division.with_scale(scale), name=Path(path).stem)
 
 
 def read_hdf5(path: str | Path, *, inputs: str = "pixels", targets: str = "label", regression: bool = False) -> Table:

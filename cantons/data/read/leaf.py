@@ -18,9 +18,10 @@ from cantons.data.prepare.vocabulary import fit_vocabulary, number_characters
 from cantons.data.provenance import recorded
 from cantons.data.read.blocks import Block, join
 from cantons.data.read.files import list_files, reading
-from cantons.data.split.divide import from_table
+from cantons.data.split.divide import NaturalDivision, from_table
 from cantons.data.table import Table, with_labels
 from cantons.errors import InputError
+from cantons.options import Flat
 
 
 @recorded
@@ -28,10 +29,7 @@ def leaf(
     path: str | Path,
     *,
     regression: bool = False,
-    min_examples: int = 1,
-    test: float | None = None,
-    new: float = 0,
-    seed: int = 0,
+    division: Flat[NaturalDivision] = NaturalDivision(),
 ) -> Federation:
     """A JSON file of LEAF, a folder of them, or a folder with the folders train and test.
 
@@ -39,7 +37,7 @@ def leaf(
     become numbers of characters, 0 for those that no client trains with.
     """
     table = read_leaf(path, regression=regression)
-    whole = from_table(table, name=Path(path).stem, min_examples=min_examples, test=test, new=new, seed=seed)
+    whole = from_table(table, division, name=Path(path).stem)
     return whole if table.vocabulary is None else fit_vocabulary(whole)
 
 

@@ -10,7 +10,7 @@ from cantons.data.federation import Federation
 from cantons.data.prepare.scaling import Scale
 from cantons.data.provenance import recorded
 from cantons.data.read.files import reading
-from cantons.data.split.divide import Made, from_table
+from cantons.data.split.divide import Division, Made, from_table
 from cantons.data.table import Table, with_labels
 from cantons.errors import InputError
 
@@ -30,8 +30,8 @@ def libsvm(
 ) -> Federation:
     """A file in LIBSVM's format (also .gz and .bz2), divided into `clients`, the `new` ones among them."""
     table = read_libsvm(path, regression=regression)
-    return from_table(table, name=Path(path).name, partition=partition, clients=clients, alpha=alpha, test=test,
-                      new=new, scale=scale, seed=seed)
+    division = Division(partition, clients, alpha, test=test, new=new, scale=scale, seed=seed)
+    return from_table(table, division, name=Path(path).name)
 
 
 def read_libsvm(path: str | Path, *, regression: bool = False) -> Table:

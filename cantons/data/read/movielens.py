@@ -15,11 +15,12 @@ from cantons.data.read.columns import Columns, numbers
 from cantons.data.read.csv import cells
 from cantons.data.read.files import reading
 from cantons.data.read.npz import arrays
-from cantons.data.split.divide import from_table
+from cantons.data.split.divide import NaturalDivision, fraction_held, from_table
 from cantons.data.split.holdout import mark_last_rows
 from cantons.data.split.partition import natural
 from cantons.data.table import Table
 from cantons.errors import InputError, one_of
+from cantons.options import Flat
 
 Target = Literal["rating", "like"]
 LIKED = 4  # stars, or more
@@ -31,10 +32,7 @@ def movielens(
     *,
     target: Target = "rating",
     by_time: bool = False,
-    min_examples: int = 1,
-    test: float = 0.2,
-    new: float = 0,
-    seed: int = 0,
+    division: Flat[NaturalDivision] = NaturalDivision(test=0.2),
 ) -> Federation:
     """Ratings from ratings.csv, ratings.dat, the folder of either, or movielens1m.npz.
 
@@ -42,11 +40,11 @@ def movielens(
     four stars on and else 0. With `by_time` rows are in order of time, and the latest of each user are the test set.
     """
     table = read_movielens(path, target=target)
-    if by_time:
-        table = _latest_as_test(table, test)
-    whole = from_table(table, name=Path(path).stem, min_examples=min_examples, test=None if by_time else test, new=new,
-                       seed=seed)
-    return replace(whole, test_set=f"the latest {100 * test:g}% of each client's own examples") if by_time else whole
+    if not by_time:
+        return from_table(table, division, name=Path(path).stem)
+    test = fraction_held(division.test)
+    whole = from_table(_latest_as_test(table, test), division._replace(test=None), name=Path(path).stem)
+    return replace(whole, test_set=f"the latest {100 * test:g}% of each client's own examples")
 
 
 def read_movielens(path: str | Path, *, target: Target = "rating") -> Table:

@@ -10,13 +10,13 @@ from typing import BinaryIO
 import numpy as np
 
 from cantons.data.federation import Federation
-from cantons.data.prepare.scaling import Scale
 from cantons.data.provenance import recorded
 from cantons.data.read.columns import Columns, as_table
 from cantons.data.read.files import reading
-from cantons.data.split.divide import Partition, from_table
+from cantons.data.split.divide import Division, from_table
 from cantons.data.table import Table
 from cantons.errors import InputError
+from cantons.options import Flat
 
 
 @recorded
@@ -27,19 +27,11 @@ def npz(
     targets: str = "y",
     client: str | None = None,
     regression: bool = False,
-    partition: Partition = "natural",
-    clients: int | None = None,
-    alpha: float = 0.3,
-    min_examples: int = 1,
-    test: float = 0.2,
-    new: float = 0,
-    scale: Scale = "none",
-    seed: int = 0,
+    division: Flat[Division] = Division(test=0.2),
 ) -> Federation:
     """A NumPy archive, divided by its array of ids `client`, or into `clients` by another partition."""
     table = read_npz(path, inputs=inputs, targets=targets, client=client, regression=regression)
-    return from_table(table, name=Path(path).stem, partition=partition, clients=clients, alpha=alpha,
-                      min_examples=min_examples, test=test, new=new, scale=scale, seed=seed)
+    return from_table(table, division, name=Path(path).stem)
 
 
 def read_npz(path: str | Path, *, inputs: str = "x", targets: str = "y", client: str | None = None,

@@ -19,9 +19,10 @@ from cantons.data.provenance import recorded
 from cantons.data.read.columns import column
 from cantons.data.read.files import list_files, reading
 from cantons.data.read.npz import arrays
-from cantons.data.split.divide import from_table
+from cantons.data.split.divide import NaturalDivision, from_table
 from cantons.data.table import Table
 from cantons.errors import InputError, at_least, one_of
+from cantons.options import Flat
 
 Tokens = Literal["characters", "words"]
 WORD = re.compile(r"\w+(?:'\w+)*|[^\w\s]")  # letters and digits, with apostrophes inside; or a single other sign
@@ -34,10 +35,7 @@ def text(
     tokens: Tokens = "characters",
     length: int = 80,
     vocabulary: int = 10_000,
-    min_examples: int = 1,
-    test: float = 0.2,
-    new: float = 0,
-    seed: int = 0,
+    division: Flat[NaturalDivision] = NaturalDivision(test=0.2),
 ) -> Federation:
     """A folder with one .txt file per author, or an archive as `read_authors` takes it.
 
@@ -47,7 +45,7 @@ def text(
     """
     authors = read_authors(path)
     table = sequences(authors, tokens, length)
-    whole = from_table(table, name=Path(path).stem, min_examples=min_examples, test=test, new=new, seed=seed)
+    whole = from_table(table, division, name=Path(path).stem)
     assert table.clients is not None
     short = len(authors) - len(np.unique(table.clients))
     if short:
