@@ -11,7 +11,7 @@ import pytest
 
 from cantons.data import DATA, csv, hdf5, huggingface, parquet
 from cantons.errors import InputError
-from cantons.options import options_of
+from cantons.options import meanings, options_of
 from cantons.study.read import check_study
 
 FILES = {name: make for name, make in DATA.items() if "path" in inspect.signature(make).parameters}
@@ -27,6 +27,15 @@ def test_every_option_is_typed_and_has_a_plain_default(make):
         assert parameter.annotation is not typing.Any
         if parameter.default is not inspect.Parameter.empty:
             assert parameter.default is None or isinstance(parameter.default, str | int | float | bool)
+
+
+@pytest.mark.parametrize("make", DATA.values(), ids=DATA)
+def test_every_option_has_a_meaning(make):
+    plain = inspect.unwrap(make)
+    groups = options_of(plain).groups.values()
+    names = [option.name for option in options_of(make).parameters]
+    told = meanings(plain.__doc__, *(group.__doc__ for group in groups), names=names)
+    assert list(names) == [name for name in names if name in told]
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -32,10 +32,18 @@ def synthetic_bandit(
 ) -> Federation:
     """Mean rewards 1/2 + w^g.x^g(a) + w_i.x^l(a), in [0, 1] whatever is drawn; the targets hold the means too.
 
-    The first half of the `features` is global, the second local; both halves of each action's features are uniform on
-    the unit sphere. ||w^g|| is `share` / 2 and ||w_i|| is (1 - `share`) / 2, of random direction. `noise` is the
-    standard deviation of normal noise, which may take a reward out of [0, 1], or "bernoulli": a reward is 1 with its
-    mean as probability, and 0 otherwise. Every client meets `contexts` of its own and is judged by `test_contexts`.
+    The first half of the features is global, the second local; both halves of each action's features are uniform on
+    the unit sphere. w^g and w_i have random directions.
+
+    clients: how many clients there are.
+    actions: how many actions a context offers.
+    features: numbers that describe an action.
+    contexts: how many each client meets.
+    test_contexts: how many more each client is judged by.
+    share: the global part of the rewards, from 0 to 1: ||w^g|| is share / 2, and ||w_i|| is (1 - share) / 2.
+    noise: the standard deviation of normal noise, which may take a reward out of [0, 1]; or "bernoulli", where a reward
+        is 1 with its mean as probability, and 0 otherwise.
+    seed: of everything that is drawn at random here.
     """
     for name, value, least in (("clients", clients, 1), ("actions", actions, 1), ("features", features, 2),
                                ("contexts", contexts, 1), ("test_contexts", test_contexts, 0), ("share", share, 0)):

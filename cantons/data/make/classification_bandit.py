@@ -19,10 +19,13 @@ from cantons.errors import InputError, at_least
 def classification_bandit(source: Federation | Mapping[str, Any], *, swaps: int = 0, seed: int = 0) -> Federation:
     """Labelled data as a bandit: of as many actions as there are classes, the example's own class brings 1, others 0.
 
-    `source` is a federation with classes, or how to make one, {name = "digits", clients = 20, ...}. Action a has the
-    example's inputs, and a 1, in block a of its features, and 0 in the others: a linear model of them is one model per
-    action. (A context takes K rows of K blocks; keep classes times inputs small.) With `swaps` every client has tastes
-    of its own: that many pairs of classes, drawn for each client, change places before rewards are given.
+    Action a has the example's inputs, and a 1, in block a of its features, and 0 in the others: a linear model of them
+    is one model per action. (A context takes K rows of K blocks; keep classes times inputs small.)
+
+    source: a federation with classes, or how to make one, {name = "digits", clients = 20, ...}.
+    swaps: how many pairs of classes, drawn for each client, change places before rewards are given; so every client
+        has tastes of its own.
+    seed: of these pairs.
 
     >>> data = classification_bandit({"name": "digits", "clients": 5, "partition": "iid"})
     >>> data.input_shape, data.train.targets.shape[1:]

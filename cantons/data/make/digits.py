@@ -22,7 +22,12 @@ def digits(
 ) -> Federation:
     """1797 handwritten digits of 8 x 8 pixels, bundled with scikit-learn; pixels are in 0..1.
 
-    `clients` counts the `new` ones too. `alpha` is for "dirichlet"; `test` is the fraction held out.
+    clients: how many clients to make up, the new ones among them.
+    partition: how to divide the digits: by "tasks" each client tells one digit from a class that all have in common.
+    alpha: of the partition "dirichlet"; the smaller it is, the fewer classes a client has.
+    test: the fraction of each client's rows to hold out for testing.
+    new: whole clients to hold out of training, a fraction of them or, from 1 on, a number.
+    seed: of everything that is drawn at random here.
     """
     from sklearn.datasets import load_digits  # slow to import, and only needed here
 

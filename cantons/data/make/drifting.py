@@ -34,12 +34,21 @@ def drifting_targets(
     test: int = 0,
     seed: int = 0,
 ) -> Federation:
-    """`steps` targets for each of the clients, in the order in which they come; for the problem `target`.
+    """Targets in the order in which they come, for the problem `target`.
 
-    Every target is a draw from N(centre_t, spread^2) in each of the `dimensions`, plus a place of its own that a client
-    draws once from N(0, apart^2). "alternating" turns the sign in every odd step, "switching" after every `period`
-    steps, "drifting" lets the centre go round in a sine of that period, and "iid" leaves it where it is. The targets of
-    `test` more steps are set aside as test rows.
+    Every target is a draw from N(centre_t, spread^2) in each dimension, plus a place of the client's own.
+
+    clients: how many clients there are.
+    steps: how many targets each client has.
+    kind: "alternating" turns the sign in every odd step, "switching" after every period, "drifting" lets the centre
+        follow a sine, and "iid" leaves it where it is.
+    dimensions: numbers in a target.
+    centre: the mean of a target, before its sign is turned.
+    spread: the standard deviation of a target.
+    apart: the standard deviation of the clients' own places, each drawn once.
+    period: steps of a sine, or between two switches.
+    test: how many more steps to set aside as test rows.
+    seed: of everything that is drawn at random here.
     """
     one_of("kind", kind, ("alternating", "drifting", "switching", "iid"))
     for name, value in (("clients", clients), ("steps", steps), ("dimensions", dimensions), ("period", period)):

@@ -31,9 +31,17 @@ def synthetic_mixture(
     new: float = 0,
     seed: int = 0,
 ) -> Federation:
-    """Labels by a model all clients share (`alpha` = 0), by one of each client's own (1), or by a blend of the two.
+    """Labels by a mixture of a linear model that all clients share and one of each client's own.
 
-    Every client has this many `examples`; `noise` is the standard deviation of what is added to every logit.
+    clients: how many clients there are, the new ones among them.
+    alpha: the weight of a client's own model, from 0 (all clients alike) to 1 (nothing in common).
+    features: numbers in an input.
+    classes: how many labels there are.
+    examples: how many each client has.
+    noise: the standard deviation of what is added to every logit.
+    test: the fraction of each client's rows to hold out for testing.
+    new: whole clients to hold out of training, a fraction of them or, from 1 on, a number.
+    seed: of everything that is drawn at random here.
     """
     for name, value, least in (("clients", clients, 1), ("features", features, 1), ("classes", classes, 2),
                                ("examples", examples, 1), ("noise", noise, 0)):

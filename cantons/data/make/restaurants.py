@@ -20,9 +20,13 @@ TASTES = {"A": (1, -1, 1, -1), "B": (1, -1, -1, 1)}  # for cleanness, price, qui
 def restaurants(examples: int = 200, *, noise: float = 1.0, test: float = 0.2, seed: int = 0) -> Federation:
     """Two users rate restaurants with features from N(0, 1): A by x1 - x2 + x3 - x4, B by x1 - x2 - x3 + x4.
 
-    Both have this many `examples`; `noise` is the standard deviation sigma of a rating. The best expected squared
-    losses are sigma^2 with a model for each, sigma^2 + 2 with one for both, and sigma^2 + 2 (l / (2 + l))^2 with models
-    that a penalty of l/2 times their squared distance pulls towards their mean.
+    The best expected squared losses are sigma^2 with a model for each, sigma^2 + 2 with one for both, and
+    sigma^2 + 2 (l / (2 + l))^2 with models that a penalty of l/2 times their squared distance pulls towards their mean.
+
+    examples: how many each user has.
+    noise: the standard deviation sigma of a rating.
+    test: the fraction of each user's rows to hold out for testing.
+    seed: of everything that is drawn at random here.
     """
     at_least("examples", examples, 1)
     at_least("noise", noise, 0)

@@ -36,7 +36,19 @@ def synthetic(
     new: float = 0,
     seed: int = 0,
 ) -> Federation:
-    """Labels in `classes` or, with `regression`, exactly linear targets; at most `largest` examples each."""
+    """Clients with linear models of their own, which give labels or, with `regression`, exactly linear targets.
+
+    clients: how many clients there are, the new ones among them.
+    alpha: how much the clients' models differ in their mean, a standard deviation; see the trap above.
+    beta: how much the clients' inputs differ in their mean, a standard deviation.
+    features: numbers in an input.
+    classes: how many labels there are.
+    regression: targets are numbers; otherwise they are labels.
+    largest: the most examples a client may have.
+    test: the fraction of each client's rows to hold out for testing.
+    new: whole clients to hold out of training, a fraction of them or, from 1 on, a number.
+    seed: of everything that is drawn at random here.
+    """
     for name, value, least in (("clients", clients, 1), ("alpha", alpha, 0), ("beta", beta, 0),
                                ("features", features, 1), ("classes", classes, 2), ("largest", largest, 1)):
         at_least(name, value, least)

@@ -31,7 +31,12 @@ def csv(
 ) -> Federation:
     """A CSV file with a header, divided by its column `client`, or into `clients` by another partition.
 
-    `inputs` are the columns of numbers to learn from: all but `targets` and `client` if not given.
+    path: the file.
+    targets: the column to predict.
+    inputs: the columns of numbers to learn from; all but `targets` and `client` if not given.
+    client: the column that says whose each row is.
+    separator: the character between two columns.
+    regression: targets are numbers; otherwise they are labels.
     """
     table = read_csv(path, inputs=inputs, targets=targets, client=client, separator=separator, regression=regression)
     return from_table(table, division, name=Path(path).stem)

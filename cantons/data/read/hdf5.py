@@ -30,7 +30,13 @@ def hdf5(
 ) -> Federation:
     """A file in the layout of fed_emnist, or a folder with one that ends in train.h5 and one in test.h5.
 
-    Without `test` the test.h5 of a folder is the test set; otherwise it is the fraction held out of all rows.
+    The test.h5 of a folder is what the file marks as test.
+
+    path: the file or folder.
+    inputs: the dataset to learn from, in every client's group.
+    targets: the dataset to predict.
+    regression: targets are numbers; otherwise they are labels.
+    scale: "unit" divides each feature by its largest absolute value, "standard" gives it mean 0 and variance 1.
     """
     table = read_hdf5(path, inputs=inputs, targets=targets, regression=regression)
     return from_table(table, division.with_scale(scale), name=Path(path).stem)

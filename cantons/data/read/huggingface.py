@@ -31,8 +31,13 @@ def huggingface(
 ) -> Federation:
     """A folder written by `save_to_disk`, divided by its column `client`, or into `clients` by another partition.
 
-    `inputs` is a column of numbers, arrays or pictures, or several to put side by side. With clients of its own
-    and no `test`, the split "test" is the test set; otherwise `test` is the fraction held out of all rows.
+    The split "test" is what the file marks as test.
+
+    path: the folder.
+    inputs: a column of numbers, arrays or pictures, or several to put side by side.
+    targets: the column to predict.
+    client: the column that says whose each row is.
+    regression: targets are numbers; otherwise they are labels.
     """
     table = read_huggingface(path, inputs=inputs, targets=targets, client=client, regression=regression)
     return from_table(table, division, name=Path(path).stem)

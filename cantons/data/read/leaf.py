@@ -33,8 +33,11 @@ def leaf(
 ) -> Federation:
     """A JSON file of LEAF, a folder of them, or a folder with the folders train and test.
 
-    Without `test` the folder test is the test set; otherwise it is the fraction held out of all rows. Strings
-    become numbers of characters, 0 for those that no client trains with.
+    The folder test is what the file marks as test. Strings become numbers of characters, 0 for those that no client
+    trains with.
+
+    path: the file or folder.
+    regression: targets are numbers; otherwise they are labels.
     """
     table = read_leaf(path, regression=regression)
     whole = from_table(table, division, name=Path(path).stem)

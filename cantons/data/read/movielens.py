@@ -34,10 +34,11 @@ def movielens(
     by_time: bool = False,
     division: Flat[NaturalDivision] = NaturalDivision(test=0.2),
 ) -> Federation:
-    """Ratings from ratings.csv, ratings.dat, the folder of either, or movielens1m.npz.
+    """Ratings of movies by users, who are the clients. The input is the number of a movie, whose id is in `vocabulary`.
 
-    The input is the number of a movie, whose id is in `vocabulary`; the target is its rating or, for "like", 1 from
-    four stars on and else 0. With `by_time` rows are in order of time, and the latest of each user are the test set.
+    path: ratings.csv, ratings.dat, the folder of either, or movielens1m.npz.
+    target: predict the "rating", or "like": 1 from four stars on and else 0.
+    by_time: put the rows in order of time, and test on the latest of each user.
     """
     table = read_movielens(path, target=target)
     if not by_time:

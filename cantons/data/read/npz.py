@@ -29,7 +29,14 @@ def npz(
     regression: bool = False,
     division: Flat[Division] = Division(test=0.2),
 ) -> Federation:
-    """A NumPy archive, divided by its array of ids `client`, or into `clients` by another partition."""
+    """A NumPy archive, divided by its array of ids `client`, or into `clients` by another partition.
+
+    path: the file.
+    inputs: the array to learn from, of any shape.
+    targets: the array to predict.
+    client: the array that says whose each row is.
+    regression: targets are numbers; otherwise they are labels.
+    """
     table = read_npz(path, inputs=inputs, targets=targets, client=client, regression=regression)
     return from_table(table, division, name=Path(path).stem)
 

@@ -31,8 +31,12 @@ def parquet(
 ) -> Federation:
     """A parquet file or a folder of them, divided by its column `client`, or into `clients` by another partition.
 
-    `inputs` is a column of numbers or of lists of equal length, or several columns to put side by side: all but
-    `targets` and `client` if not given.
+    path: the file or folder.
+    targets: the column to predict.
+    inputs: a column of numbers or of lists of equal length, or several columns to put side by side; all but `targets`
+        and `client` if not given.
+    client: the column that says whose each row is.
+    regression: targets are numbers; otherwise they are labels.
     """
     table = read_parquet(path, inputs=inputs, targets=targets, client=client, regression=regression)
     return from_table(table, division, name=Path(path).stem)

@@ -29,10 +29,17 @@ READERS: dict[str, Callable[..., Table]] = {".csv": read_csv, ".parquet": read_p
 @recorded
 def stream(path: str | Path, *, targets: str, client: str, time: str, inputs: str | list[str] | None = None,
            regression: bool = False, step: str = "tick", ticks: int | None = None, test: float = 0.2) -> Federation:
-    """Rows with time stamps from a .csv, .parquet or .npz file, which the online clock plays in order of time.
+    """Rows with time stamps, which the online clock plays in order of time.
 
-    `client` and `time` name the columns that say whose a row is and when it came; `step`, `ticks` and `test` are those
-    of `from_stream`, with as many ticks as the client has rows who has most, if they are not given.
+    path: a .csv, .parquet or .npz file.
+    targets: the column to predict.
+    client: the column that says whose each row is.
+    time: the column that says when each row came, in numbers or dates.
+    inputs: the columns to learn from; all that are left if not given, or the array x of an archive.
+    regression: targets are numbers; otherwise they are labels.
+    step: "row" makes every row a step of its own, "tick" cuts the time into equal steps.
+    ticks: how many such steps; as many as the client has rows who has most, if not given.
+    test: the fraction of each client's rows, the last ones, to hold out for testing.
     """
     with reading(path):  # before its ending: a file that is not there has none to complain about
         read = READERS.get(Path(path).suffix)

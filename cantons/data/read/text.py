@@ -37,11 +37,13 @@ def text(
     vocabulary: int = 10_000,
     division: Flat[NaturalDivision] = NaturalDivision(test=0.2),
 ) -> Federation:
-    """A folder with one .txt file per author, or an archive as `read_authors` takes it.
+    """Text by author, in examples that follow each other without overlap; the target is what comes after each token.
 
-    An example is `length` tokens, its target the same shifted by one: what comes after each. Examples of an author
-    follow each other without overlap. Words are in lower case. The `vocabulary` most frequent tokens of the training
-    clients are known, token 0, which stands for all others, among them.
+    path: a folder with one .txt file per author, or an archive as `read_authors` takes it.
+    tokens: "characters", or "words" in lower case.
+    length: how many tokens an example has.
+    vocabulary: how many tokens are known, the most frequent ones of the training clients; token 0, which stands for
+        all others, is among them.
     """
     authors = read_authors(path)
     table = sequences(authors, tokens, length)
