@@ -52,7 +52,7 @@ def packed(clients: int, rows: int, width: int) -> Federation:
 
 def scalar_clients(seeds: int, steps: int, repeats: int) -> dict:
     """Equation (46) of "Online Federated Learning": 20 clients in [-3, 3], tau = 20, all charged with all losses."""
-    data = [ct.moving(20, steps * (repeats + 1), seed=seed) for seed in range(seeds)]
+    data = [ct.drifting_targets(20, steps * (repeats + 1), seed=seed) for seed in range(seeds)]
     problem = ct.target(data[0], start=3.0)
     algorithm = ct.fedomd(step_size={"name": "inverse", "start": 1.0}, within=BOX).build(problem, 20)
     clock = ct.online(sync=20, score="everyone").build(20)

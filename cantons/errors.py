@@ -6,19 +6,22 @@ import difflib
 import inspect
 from collections.abc import Callable, Iterable
 
+RENAMED = {"blended": "synthetic_mixture", "moving": "drifting_targets"}  # what parts were once called -> their names
+
 
 class InputError(ValueError):
     """Something the user gave cannot be used; the message says what, why, and what to change."""
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
-    """An error for a name that is not in the list, with the nearest spelling.
+    """An error for a name that is not in the list, with its new name if it has one, or else the nearest spelling.
 
     >>> print(unknown("algorithm", "fedavgg", ["fedavg", "l2gd"]))
     unknown algorithm 'fedavgg'. Did you mean 'fedavg'? Known: fedavg, l2gd.
     """
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1)
+    renamed = RENAMED.get(name)
+    near = [renamed] if renamed in names else difflib.get_close_matches(name, names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return InputError(f"unknown {kind} {name!r}.{hint} Known: {', '.join(names)}.")
 

@@ -15,25 +15,27 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "cantons"
 FOLDERS = sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
+ROOMS = sorted(str(path.parent.relative_to(PACKAGE)) for path in PACKAGE.glob("*/*/__init__.py"))
 MODULES = sorted(path.stem for path in PACKAGE.glob("*.py") if path.stem != "__init__")
 EVERYTHING = {*FOLDERS, *MODULES}
 
 # The furthest each part may look. What is not listed is new: give it a place.
 MAY_IMPORT = {
     "errors": set(),
+    "optional": {"errors"},
     "protocol": {"errors"},
     "shuffle": {"errors", "protocol"},
     "options": {"errors"},
     "recipe": {"errors", "options", "protocol"},
-    "data": {"errors", "options", "protocol", "recipe", "shuffle"},
+    "data": {"errors", "optional", "options", "protocol", "recipe", "shuffle"},
     "models": {"errors", "options", "protocol", "recipe", "shuffle", "data"},
-    "problem": {"errors", "options", "protocol", "recipe", "shuffle", "data", "models"},
+    "problem": {"errors", "optional", "options", "protocol", "recipe", "shuffle", "data", "models"},
     "aggregate": {"errors", "protocol", "recipe"},
     "mirror": {"errors", "protocol"},
     "algorithm": {"errors", "options", "protocol", "recipe", "problem", "aggregate", "mirror"},
     "clock": {"errors", "options", "protocol", "recipe", "shuffle"},
     "engine": {"errors", "protocol"},
-    "local_models": {"errors", "protocol", "engine"},
+    "local_models": {"errors", "optional", "protocol", "engine"},
     "metrics": {"errors", "protocol"},
     "study": EVERYTHING - {"report", "cli"},
     "report": EVERYTHING - {"engine", "algorithm", "cli"},
@@ -91,6 +93,16 @@ def test_a_folder_imports_only_what_its_first_line_says(folder):
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_the_first_line_of_a_folder_does_not_say_too_much(folder):
     assert declared(folder) <= MAY_IMPORT[folder] | {folder}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_of_a_folder_imports_only_what_its_first_line_says(room):
+    """A room also sees the files of its folder that are in no room."""
+    folder = room.split("/")[0]
+    lines = "".join(file.read_text() for file in (PACKAGE / room).glob("*.py"))
+    names = [name.split(".") for name in re.findall(r"(?:from|import) cantons\.([\w.]+)", lines)]
+    seen = {"/".join(name[:2]) if name[0] == folder else name[0] for name in names}
+    assert seen & {*ROOMS, *EVERYTHING} <= declared(room) | {room}
 
 
 def test_no_two_parts_import_each_other():

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from cantons.data.checks import finite
-from cantons.data.columns import numbers
-from cantons.data.csv import cells
-from cantons.data.files import reading
+from cantons.data.prepare.scaling import scale_inputs
 from cantons.data.ragged import from_sizes
-from cantons.data.scaling import scaled
+from cantons.data.read.columns import numbers
+from cantons.data.read.csv import cells
+from cantons.data.read.files import reading
 from cantons.errors import InputError
 from cantons.study.folder import Folder, read_json
 from cantons.study.inputs import read_inputs
@@ -91,7 +91,7 @@ def _rescaled(rows: np.ndarray, made_by: Mapping[str, Any]) -> np.ndarray:
         raise InputError(f"the inputs of this run were scaled to {how!r}, and its data, which say by how much, are not "
                          f"there: {error}") from error
     asked = from_sizes(rows, np.zeros(len(rows)), np.array([len(rows)]))
-    whole = scaled(replace(data, central=asked), how)
+    whole = scale_inputs(replace(data, central=asked), how)
     assert whole.central is not None
     return whole.central.inputs
 

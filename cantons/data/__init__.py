@@ -1,60 +1,61 @@
-"""Owns: files become arrays with one row per client. May import: protocol, errors, shuffle."""
+"""Owns: files become arrays with one row per client. May import: protocol, errors, optional, options, shuffle."""
 
-from cantons.data.alike import alike
-from cantons.data.authors import read_authors
-from cantons.data.bandits import Contexts, classification_bandit, contexts_of, synthetic_bandit
-from cantons.data.blended import blended, restaurants
 from cantons.data.build import federation, from_clients
-from cantons.data.builtin import digits, libsvm, npz
-from cantons.data.csv import csv, read_csv
-from cantons.data.divide import from_table
 from cantons.data.federation import Federation, Population, pooled
-from cantons.data.flower import flower_clients
-from cantons.data.hdf5 import hdf5, read_hdf5
-from cantons.data.huggingface import huggingface, read_huggingface
-from cantons.data.leaf import leaf, read_leaf
-from cantons.data.movielens import movielens, read_movielens
-from cantons.data.moving import moving
-from cantons.data.parquet import parquet, read_parquet
-from cantons.data.partition import dirichlet, iid, natural, shards
+from cantons.data.make.bandits import Contexts, contexts_of, synthetic_bandit
+from cantons.data.make.classification_bandit import classification_bandit
+from cantons.data.make.digits import digits
+from cantons.data.make.drifting import drifting_targets
+from cantons.data.make.mixture import synthetic_mixture
+from cantons.data.make.restaurants import restaurants
+from cantons.data.make.synthetic import synthetic
+from cantons.data.prepare.pad import pad_to_same_shape
+from cantons.data.prepare.scaling import scale_inputs
+from cantons.data.provenance import recorded
 from cantons.data.ragged import Examples, Ragged, from_sizes, pack
-from cantons.data.readers import read_libsvm, read_npz
-from cantons.data.recorded import recorded
-from cantons.data.scaling import scaled
+from cantons.data.read.csv import csv, read_csv
+from cantons.data.read.hdf5 import hdf5, read_hdf5
+from cantons.data.read.huggingface import huggingface, read_huggingface
+from cantons.data.read.leaf import leaf, read_leaf
+from cantons.data.read.libsvm import libsvm, read_libsvm
+from cantons.data.read.movielens import movielens, read_movielens
+from cantons.data.read.npz import npz, read_npz
+from cantons.data.read.parquet import parquet, read_parquet
+from cantons.data.read.stream import from_iterable, from_stream, stream
+from cantons.data.read.text import read_authors, text
+from cantons.data.registry import SOURCES
 from cantons.data.skew import label_counts, label_skew, size_quantiles
-from cantons.data.stream import Stream, as_stream, by_client
-from cantons.data.streams import from_iterable, from_stream, stream
-from cantons.data.synthetic import synthetic
+from cantons.data.split.divide import Division, NaturalDivision, from_table
+from cantons.data.split.flower import flower_clients
+from cantons.data.split.holdout import with_validation
+from cantons.data.split.partition import dirichlet, iid, natural, shards
+from cantons.data.split.tasks import Tasks, draw_tasks, feature_halves, task_protocol
+from cantons.data.stream import Stream, as_stream, pack_by_client
 from cantons.data.table import Table
-from cantons.data.tasks import Tasks, draw_tasks, feature_halves, task_protocol
-from cantons.data.text import text
-from cantons.data.validation import with_validation
 
 # The data a study can name.
-DATA = {make.__name__: make for make in (
-    blended, classification_bandit, csv, digits, hdf5, huggingface, leaf, libsvm, movielens, moving, npz, parquet,
-    restaurants, stream, synthetic, synthetic_bandit, text)}
+DATA = dict(sorted({**SOURCES, "classification_bandit": classification_bandit}.items()))
 
 __all__ = [
     "DATA",
     "Contexts",
+    "Division",
     "Examples",
     "Federation",
+    "NaturalDivision",
     "Population",
     "Ragged",
     "Stream",
     "Table",
     "Tasks",
-    "alike",
     "as_stream",
-    "blended",
-    "by_client",
     "classification_bandit",
     "contexts_of",
     "csv",
     "digits",
     "dirichlet",
     "draw_tasks",
+    "drifting_targets",
     "feature_halves",
     "federation",
     "flower_clients",
@@ -71,10 +72,11 @@ __all__ = [
     "leaf",
     "libsvm",
     "movielens",
-    "moving",
     "natural",
     "npz",
     "pack",
+    "pack_by_client",
+    "pad_to_same_shape",
     "parquet",
     "pooled",
     "read_authors",
@@ -88,12 +90,13 @@ __all__ = [
     "read_parquet",
     "recorded",
     "restaurants",
-    "scaled",
+    "scale_inputs",
     "shards",
     "size_quantiles",
     "stream",
     "synthetic",
     "synthetic_bandit",
+    "synthetic_mixture",
     "task_protocol",
     "text",
     "with_validation",

@@ -10,11 +10,11 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cantons.data.checks import as_labels, as_rows, finite, some
-from cantons.data.federation import Federation, Population, gather, hold_out, some_of
-from cantons.data.partition import natural
+from cantons.data.checks import as_labels, as_rows, finite, first_names
+from cantons.data.federation import Federation, Population, gather, select_clients
 from cantons.data.ragged import Ragged, from_sizes
-from cantons.data.seeds import generator
+from cantons.data.split.holdout import check_marks, hold_out_clients, mark_own_rows
+from cantons.data.split.partition import natural
 from cantons.errors import InputError
 from cantons.protocol import PyTree
 
@@ -64,9 +64,9 @@ def federation(
         targets = as_labels(targets, classes, where)
 
     if isinstance(test, np.ndarray):
-        marked, test_set = _given_rows(test, rows), "the rows marked as test"
+        marked, test_set = check_marks(test, rows), "the rows marked as test"
     else:
-        marked = _own_rows(test, numbers, names, seed)
+        marked = mark_own_rows(test, numbers, names, seed)
         test_set = f"{100 * test:g}% of each client's own examples"
 
     in_order = np.argsort(numbers, kind="stable")
@@ -77,7 +77,7 @@ def federation(
 
     whole = Federation(Population(pick(~marked), pick(marked), names), central=_datacenter(central),
                        classes=classes, name=name, test_set=test_set)
-    return hold_out(_large_enough(whole, min_examples), new, seed=seed)
+    return hold_out_clients(_drop_small_clients(whole, min_examples), new, seed=seed)
 
 
 def from_clients(clients: Mapping[str, tuple[PyTree, PyTree]], **options: Any) -> Federation:
@@ -94,13 +94,13 @@ def from_clients(clients: Mapping[str, tuple[PyTree, PyTree]], **options: Any) -
     sizes = [size for *_, size in checked.values()]
     empty = [name for name, size in zip(pairs, sizes, strict=True) if size == 0]
     if empty:
-        raise InputError(f"no examples for {some(empty)}; leave such clients out or give them some.")
-    _same_shapes(pairs)
+        raise InputError(f"no examples for {first_names(empty)}; leave such clients out or give them some.")
+    _check_same_shapes(pairs)
     inputs, targets = jax.tree.map(lambda *leaves: np.concatenate(leaves), *pairs.values())
     return federation(inputs, targets, np.repeat(list(pairs), sizes), **options)
 
 
-def _same_shapes(pairs: Mapping[str, tuple[PyTree, PyTree]]) -> None:
+def _check_same_shapes(pairs: Mapping[str, tuple[PyTree, PyTree]]) -> None:
     shapes = {name: jax.tree.map(lambda leaf: str(leaf.shape[1:]), pair) for name, pair in pairs.items()}
     first, expected = next(iter(shapes.items()))
     for name, found in shapes.items():
@@ -108,25 +108,6 @@ def _same_shapes(pairs: Mapping[str, tuple[PyTree, PyTree]]) -> None:
             if one != other:
                 raise InputError(f"{what} of client {name!r} have shape {one} per example and those of "
                                  f"client {first!r} {other}; all clients must agree.")
-
-
-def _own_rows(fraction: float, numbers: np.ndarray, names: tuple[str, ...], seed: int) -> np.ndarray:
-    """Mark a fraction of each client's rows, never all of them."""
-    if not 0 <= fraction < 1:
-        raise InputError(f"test is {fraction}; give a fraction from 0 to below 1, or a boolean per row.")
-    marked = np.zeros(len(numbers), bool)
-    ends = np.cumsum(np.bincount(numbers))
-    for name, rows in zip(names, np.split(np.argsort(numbers, kind="stable"), ends[:-1]), strict=True):
-        count = min(round(fraction * len(rows)), len(rows) - 1)
-        marked[generator(seed, "test", name).choice(rows, count, replace=False)] = True
-    return marked
-
-
-def _given_rows(test: np.ndarray, rows: int) -> np.ndarray:
-    if test.dtype != bool or test.shape != (rows,):
-        raise InputError(f"test is an array of {test.dtype} and shape {test.shape}; "
-                         f"give a fraction, or one boolean for each of the {rows} rows.")
-    return test
 
 
 def _datacenter(central: tuple[PyTree, PyTree] | None) -> Ragged | None:
@@ -140,7 +121,7 @@ def _datacenter(central: tuple[PyTree, PyTree] | None) -> Ragged | None:
     return from_sizes(inputs, targets, np.array([rows]))
 
 
-def _large_enough(whole: Federation, min_examples: int) -> Federation:
+def _drop_small_clients(whole: Federation, min_examples: int) -> Federation:
     sizes = np.add(whole.train.sizes, whole.test.sizes)
     enough = sizes >= min_examples
     if not enough.any():
@@ -149,4 +130,4 @@ def _large_enough(whole: Federation, min_examples: int) -> Federation:
     if enough.all():
         return whole
     note = f"left out: {np.count_nonzero(~enough)} clients with fewer than {min_examples} examples"
-    return replace(whole, clients=some_of(whole.clients, enough), notes=(*whole.notes, note))
+    return replace(whole, clients=select_clients(whole.clients, enough), notes=(*whole.notes, note))

@@ -13,10 +13,10 @@ from cantons.protocol import PyTree
 Where = Callable[[int], str]  # the number of a row -> words that help to find it
 
 
-def some(names: Sequence[str]) -> str:
+def first_names(names: Sequence[str]) -> str:
     """The first five names, and how many more there are.
 
-    >>> some(["a", "b"]), some(list("abcdefg"))
+    >>> first_names(["a", "b"]), first_names(list("abcdefg"))
     ("'a', 'b'", "'a', 'b', 'c', 'd', 'e' and 2 more")
     """
     rest = len(names) - 5

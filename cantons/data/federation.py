@@ -9,9 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from cantons.data.checks import some
+from cantons.data.checks import first_names
 from cantons.data.ragged import Ragged, from_sizes
-from cantons.data.seeds import generator
 from cantons.errors import InputError
 from cantons.protocol import PyTree
 
@@ -30,7 +29,7 @@ class Population:
             raise InputError(f"train, test and names are of {sizes} clients; list the same clients in each.")
         empty = [self.names[client] for client in np.flatnonzero(np.asarray(self.train.sizes) == 0)]
         if empty:
-            raise InputError(f"no training examples for {some(empty)}; leave such clients out or give them "
+            raise InputError(f"no training examples for {first_names(empty)}; leave such clients out or give them "
                              "some.")
 
 
@@ -107,22 +106,7 @@ def map_rows(federation: Federation, change: Callable[[Ragged], Ragged]) -> Fede
     )
 
 
-def hold_out(whole: Federation, new: float, *, seed: int) -> Federation:
-    """Set random clients aside: they never train, and show how the result serves a stranger.
-
-    `new` is a fraction of the clients or, from 1 on, their number.
-    """
-    count = max(1, round(new * whole.population)) if 0 < new < 1 else new
-    if not 0 <= count < whole.population or count != int(count):
-        raise InputError(f"new is {new} with {whole.population} clients; give a fraction below 1 or a whole "
-                         "number of clients, and leave at least one to train.")
-    if count == 0:
-        return whole
-    strangers = generator(seed, "new").permutation(whole.population) < count
-    return replace(whole, clients=some_of(whole.clients, ~strangers), new=some_of(whole.clients, strangers))
-
-
-def some_of(clients: Population, chosen: np.ndarray) -> Population:
+def select_clients(clients: Population, chosen: np.ndarray) -> Population:
     """The clients for which the boolean `chosen` is true."""
 
     def pick(ragged: Ragged) -> Ragged:

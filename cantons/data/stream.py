@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from cantons.data.checks import as_rows, finite
-from cantons.data.partition import natural
 from cantons.data.ragged import Ragged, from_sizes
+from cantons.data.split.partition import natural
 from cantons.data.table import Table
 from cantons.errors import InputError
 
@@ -51,11 +51,11 @@ def as_stream(table: Table) -> Stream:
                   targets[order], names, classes)
 
 
-def by_client(stream: Stream) -> tuple[Ragged, np.ndarray]:
+def pack_by_client(stream: Stream) -> tuple[Ragged, np.ndarray]:
     """The rows packed by client, each client's in order of time, and the packed row that arrives first, second, ...
 
     >>> stream = Stream(np.array([1, 0, 1]), np.array([0.0, 1, 2]), np.arange(3), np.arange(3), ("ann", "bob"))
-    >>> packed, arrivals = by_client(stream)
+    >>> packed, arrivals = pack_by_client(stream)
     >>> packed.inputs, packed.sizes, arrivals
     (array([1, 0, 2]), array([1, 2], dtype=int32), array([1, 0, 2], dtype=int32))
     """

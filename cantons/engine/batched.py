@@ -291,7 +291,8 @@ def _stacked(trees: Sequence[PyTree], order: np.ndarray) -> PyTree:
     """Each variant's own arrays, in one with a leading axis."""
     shapes = {str(jax.tree.map(np.shape, tree)) for tree in trees}
     if len(shapes) > 1:
-        raise InputError("the variants' data or clocks differ in shape, and one program cannot run them; give clients "
-                         "of the same sizes (see cantons.data.alike) and delays with the same room (longest).")
+        raise InputError("the variants' data or clocks differ in shape, and one program cannot run them; give "
+                         "clients of the same sizes (see cantons.data.pad_to_same_shape) and delays with the same room "
+                         "(longest).")
     trees = [floats(tree) for tree in trees]
     return jax.tree.map(lambda *leaves: np.stack([leaves[place] for place in order]), *trees)

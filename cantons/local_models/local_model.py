@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
@@ -65,15 +63,6 @@ def one_for_each(models: Models, names: Sequence[str]) -> list[LocalModel]:
 def kind(model: Any) -> str:
     """What to call a model in a table: the name of its class, or of what an adapter holds."""
     return type(getattr(model, "estimator", getattr(model, "module", model))).__name__
-
-
-def needed(module: str, extra: str) -> ModuleType:
-    """A package that only some models need, or one sentence that says how to install it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise InputError(f"this local model needs {module}, which is not installed: "
-                         f"pip install 'cantons[{extra}]'") from error
 
 
 def _is_factory(given: Any) -> bool:

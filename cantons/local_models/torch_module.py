@@ -10,7 +10,7 @@ import numpy as np
 
 from cantons.errors import one_of, positive
 from cantons.local_models.linear import LOSSES
-from cantons.local_models.local_model import needed
+from cantons.optional import optional_import
 
 
 class Torch:
@@ -25,7 +25,7 @@ class Torch:
                  optimizer: Callable[[Any], Any] | None = None):
         one_of("loss", loss, LOSSES)
         positive("step_size", step_size)
-        self._torch: Any = needed("torch", "torch")
+        self._torch: Any = optional_import("torch", "torch", user="this local model")
         self.module, self.loss = copy.deepcopy(module), loss
         parameters = list(self.module.parameters())
         self.optimizer = optimizer(parameters) if optimizer else self._torch.optim.SGD(parameters, lr=step_size)

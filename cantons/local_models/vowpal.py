@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cantons.local_models.linear import flat
-from cantons.local_models.local_model import needed
+from cantons.optional import optional_import
 
 
 class VowpalWabbit:
@@ -19,7 +19,8 @@ class VowpalWabbit:
     """
 
     def __init__(self, arguments: str = ""):
-        self.workspace: Any = needed("vowpalwabbit", "vw").Workspace(f"{arguments} --quiet")
+        package: Any = optional_import("vowpalwabbit", "vw", user="this local model")
+        self.workspace = package.Workspace(f"{arguments} --quiet")
         # Else it is closed when Python has already gone half away, and complains.
         weakref.finalize(self, self.workspace.finish)
 

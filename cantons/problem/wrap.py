@@ -15,6 +15,7 @@ import jax
 
 from cantons.errors import InputError, unknown
 from cantons.models import Model
+from cantons.optional import optional_import
 from cantons.problem.assemble import assemble
 from cantons.problem.losses import LOSSES, Loss, PerExample
 from cantons.protocol import Array, Key, Problem, PyTree
@@ -59,11 +60,8 @@ def from_equinox(build: Callable[[Key], eqx.Module], *, loss: str | PerExample =
 def from_flax(module: Any, example_inputs: PyTree, *, loss: str | PerExample = "softmax",
               split: str = "none") -> Problem:
     """A problem from a `flax.linen` module and a batch of any inputs, as `module.init` takes them."""
-    try:
-        import flax.linen
-    except ImportError as error:
-        raise InputError("from_flax needs flax, which is not installed: pip install flax") from error
-    if not isinstance(module, flax.linen.Module):
+    linen = optional_import("flax.linen", "flax", user="from_flax")
+    if not isinstance(module, linen.Module):
         raise InputError(f"from_flax got a {type(module).__name__}; give a flax.linen module, "
                          "or use from_functions.")
     variables = jax.eval_shape(lambda: module.init(jax.random.key(0), example_inputs))

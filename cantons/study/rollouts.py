@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from cantons.data import Federation, alike
+from cantons.data import Federation, pad_to_same_shape
 from cantons.engine import Local
 from cantons.errors import InputError, at_least
 from cantons.protocol import Engine, Problem, Recipe
@@ -39,7 +39,7 @@ def rollouts(problem: Problem, federations: Sequence[Federation], algorithm: Rec
     engine = engine or Local()
     runs = [resolve(problem, data, algorithm, rounds=rounds, clock=ticking, aggregate=aggregate, seed=seed + number,
                     precision=precision, engine=engine)
-            for number, (data, ticking) in enumerate(zip(alike(federations), clocks, strict=True))]
+            for number, (data, ticking) in enumerate(zip(pad_to_same_shape(federations), clocks, strict=True))]
     if all(ticking is clocks[0] for ticking in clocks) and all(run.data.arrivals is None for run in runs):
         runs = [run._replace(parts=run.parts._replace(clock=runs[0].parts.clock)) for run in runs]
     together = engine.together()

@@ -10,24 +10,24 @@ import json
 import textwrap
 import time
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from cantons.errors import InputError, one_of
+from cantons.errors import one_of
+from cantons.optional import optional_import
 from cantons.study.callbacks import Callback
 from cantons.study.folder import flat, plain
 
 
 def tensorboard(folder: str | Path) -> Callback:
     """Write event files to `folder`, for `tensorboard --logdir`."""
-    return _TensorBoard(_package("tensorboardX", "tensorboard"), Path(folder))
+    return _TensorBoard(optional_import("tensorboardX", "tensorboard", user="tensorboard tracking"), Path(folder))
 
 
 def mlflow(uri: str | None = None, experiment: str = "cantons") -> Callback:
     """Log one MLflow run to the tracking server or store at `uri`, by default the one MLflow itself is set to."""
-    return _MLflow(_package("mlflow", "mlflow"), uri, experiment)
+    return _MLflow(optional_import("mlflow", "mlflow", user="mlflow tracking"), uri, experiment)
 
 
 def wandb(project: str = "cantons", mode: str = "offline", **options: Any) -> Callback:
@@ -36,7 +36,8 @@ def wandb(project: str = "cantons", mode: str = "offline", **options: Any) -> Ca
     Nothing leaves the machine unless `mode` is "online"; an offline run can be sent later with `wandb sync`.
     """
     one_of("mode", mode, ("offline", "online", "disabled"))
-    return _WandB(_package("wandb", "wandb"), {"project": project, "mode": mode, **options})
+    package = optional_import("wandb", "wandb", user="wandb tracking")
+    return _WandB(package, {"project": project, "mode": mode, **options})
 
 
 def numbers(record: Mapping[str, Any]) -> dict[str, float]:
@@ -107,16 +108,6 @@ class _WandB(Callback):
     def finished(self, summary: Mapping[str, Any]) -> None:
         self._run.summary.update(plain(summary))
         self._run.finish()
-
-
-def _package(name: str, extra: str) -> ModuleType:
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name != name:
-            raise  # it is there, and lacks something itself
-        raise InputError(f"{extra} tracking needs the package {name}, which is not installed: "
-                         f"pip install 'cantons[{extra}]'") from error
 
 
 def _as_code(value: Mapping[str, Any]) -> str:

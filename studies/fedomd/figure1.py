@@ -87,7 +87,7 @@ def periodic(periods: Sequence[int]) -> dict[str, Any]:
 
 def figure1(settings: Settings) -> tuple[dict, dict]:
     """Equation (46): left and right."""
-    streams = {reading: [ct.moving(settings.clients, settings.steps, spread=float(spread), seed=seed)
+    streams = {reading: [ct.drifting_targets(settings.clients, settings.steps, spread=float(spread), seed=seed)
                          for seed in range(settings.seeds)] for reading, spread in READINGS.items()}
     recipe = ct.fedomd(step_size={"name": "inverse", "start": 1.0}, within=BOX)  # 2 / (sigma t), sigma = 2
     left = played(settings, streams, periodic(settings.periods), recipe, settings.steps, start=settings.start)
@@ -104,8 +104,9 @@ def figure1(settings: Settings) -> tuple[dict, dict]:
 def experts(settings: Settings) -> tuple[float, dict]:
     """Linear losses on a simplex with the entropy map: Theorem 1, at the step size for a period of 1."""
     size = settings.experts
-    streams = {"simplex": [ct.moving(settings.clients, settings.short, kind="iid", dimensions=size, centre=0.0,
-                                     spread=1.0, apart=0.5, seed=seed) for seed in range(settings.seeds)]}
+    streams = {"simplex": [ct.drifting_targets(settings.clients, settings.short, kind="iid", dimensions=size,
+                                               centre=0.0, spread=1.0, apart=0.5, seed=seed)
+                           for seed in range(settings.seeds)]}
     steepest = max(float(np.abs(one.train.inputs).max()) for one in streams["simplex"])
     step_size = theorem1_step_size(np.log(size), steepest, 1, settings.short)
     recipe = ct.fedomd(step_size=step_size, mirror="entropy", within="simplex")
@@ -117,7 +118,7 @@ def constant(settings: Settings) -> dict[tuple[str, str], Curves]:
     """Equation (46) with a constant step size, from the best point and from far away: Theorem 1."""
     found = {}
     for start in (0.0, settings.start):
-        streams = {f"z = {start:g}": [ct.moving(settings.clients, settings.short, spread=5.0, seed=seed)
+        streams = {f"z = {start:g}": [ct.drifting_targets(settings.clients, settings.short, spread=5.0, seed=seed)
                                       for seed in range(settings.seeds)]}
         found |= played(settings, streams, periodic(settings.periods), ct.fedomd(step_size=0.1, within=BOX),
                         settings.short, start=start)

@@ -25,7 +25,7 @@ import numpy as np
 from tables import FOLDER, table, there
 
 import cantons as ct
-from cantons.data import alike
+from cantons.data import pad_to_same_shape
 from cantons.engine.devices import one_device_per_core
 from cantons.errors import InputError
 from cantons.study.rollouts import rollouts
@@ -119,7 +119,7 @@ def main() -> None:
             if inputs is None:
                 inputs, labels = table(options.data, name)
             try:
-                federations = alike([ct.task_protocol(
+                federations = pad_to_same_shape([ct.task_protocol(
                     inputs, labels, clients, labels_as="sign", most=30, least=LEAST, test_most=100, halves=True,
                     seed=seed) for seed in range(number)])
             except InputError as error:

@@ -177,7 +177,8 @@ def played(method: Method, sets: list[ct.Federation], settings: Settings, rounds
 def heterogeneity(settings: Settings, out: Path) -> dict[str, Any]:
     rounds = sorted({round for round in (*range(1, 11), *range(15, settings.rounds, 5)) if round < settings.rounds}
                     | {settings.rounds})
-    sets = [ct.with_validation(ct.blended(10, alpha=alpha, examples=settings.examples, test=0.4, seed=seed), 0.2)
+    sets = [ct.with_validation(ct.synthetic_mixture(10, alpha=alpha, examples=settings.examples, test=0.4, seed=seed),
+                               0.2)
             for alpha in settings.alphas for seed in range(settings.seeds)]
     found: dict[str, Any] = {"rounds": rounds}
     for name, method in methods(settings).items():

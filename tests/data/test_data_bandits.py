@@ -7,7 +7,7 @@ import pytest
 
 import cantons as ct
 from cantons.data import DATA, contexts_of
-from cantons.data.bandits import blocks
+from cantons.data.make.classification_bandit import blocks
 from cantons.study.read import check_study
 
 OPTIONS = dict(actions=3, features=5, contexts=40, test_contexts=10)

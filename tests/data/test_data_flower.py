@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cantons.data import Table, flower_clients, from_table
+from cantons.data import Division, Table, flower_clients, from_table
 from cantons.errors import InputError
 
 datasets = pytest.importorskip("datasets")
@@ -65,7 +65,7 @@ class TestReal:
                                                         min_partition_size=1)
         numbers = flower_clients(partitioner, TABLE)
         assert set(numbers.tolist()) == set(range(5))
-        data = from_table(TABLE._replace(clients=numbers), test=0)
+        data = from_table(TABLE._replace(clients=numbers), Division(test=0))
         assert data.population == 5 and data.train.sizes.sum() == 60
 
     def test_natural_ids_are_our_clients(self, partitioners):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cantons.data import from_table, huggingface, read_huggingface
+from cantons.data import Division, from_table, huggingface, read_huggingface
 from cantons.errors import InputError
 
 datasets = pytest.importorskip("datasets")
@@ -24,7 +24,7 @@ def test_a_dataset_becomes_a_table():
     table = read_huggingface(made(), inputs="x", targets="kind", client="who")
     np.testing.assert_array_equal(table.inputs, COLUMNS["x"])
     np.testing.assert_array_equal(table.classes[table.targets], COLUMNS["kind"])
-    assert from_table(table, test=0).clients.names == ("ann", "bob")
+    assert from_table(table, Division(test=0)).clients.names == ("ann", "bob")
     both = read_huggingface(made(), inputs=["weight", "x"], targets="kind")
     np.testing.assert_array_equal(both.inputs, [[7, 1, 2], [8, 3, 4], [9, 5, 6]])
 

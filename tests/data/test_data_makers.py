@@ -11,6 +11,7 @@ import pytest
 
 from cantons.data import DATA, csv, hdf5, huggingface, parquet
 from cantons.errors import InputError
+from cantons.options import meanings, options_of
 from cantons.study.read import check_study
 
 FILES = {name: make for name, make in DATA.items() if "path" in inspect.signature(make).parameters}
@@ -22,11 +23,19 @@ EXTRAS = {"hdf5": "h5py", "parquet": "pyarrow", "huggingface": "datasets"}
 
 @pytest.mark.parametrize("make", DATA.values(), ids=DATA)
 def test_every_option_is_typed_and_has_a_plain_default(make):
-    types = typing.get_type_hints(make)
-    for name, parameter in inspect.signature(make).parameters.items():
-        assert name in types
+    for parameter in options_of(make).parameters:
+        assert parameter.annotation is not typing.Any
         if parameter.default is not inspect.Parameter.empty:
             assert parameter.default is None or isinstance(parameter.default, str | int | float | bool)
+
+
+@pytest.mark.parametrize("make", DATA.values(), ids=DATA)
+def test_every_option_has_a_meaning(make):
+    plain = inspect.unwrap(make)
+    groups = options_of(plain).groups.values()
+    names = [option.name for option in options_of(make).parameters]
+    told = meanings(plain.__doc__, *(group.__doc__ for group in groups), names=names)
+    assert list(names) == [name for name in names if name in told]
 
 
 @pytest.mark.parametrize("name", FILES)

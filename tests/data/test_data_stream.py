@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cantons.data import Stream, Table, as_stream, by_client, read_csv
+from cantons.data import Stream, Table, as_stream, pack_by_client, read_csv
 from cantons.errors import InputError
 
 ROWS = 40
@@ -24,7 +24,7 @@ def test_rows_are_in_the_order_of_their_times_and_ties_keep_their_places():
 
 def test_packed_rows_are_each_clients_own_in_order_and_arrive_as_in_the_stream():
     stream = as_stream(TABLE)
-    packed, arrivals = by_client(stream)
+    packed, arrivals = pack_by_client(stream)
     for client in range(5):
         own = slice(packed.starts[client], packed.starts[client] + packed.sizes[client])
         np.testing.assert_array_equal(packed.inputs[own], stream.inputs[stream.client == client])
@@ -55,4 +55,4 @@ def test_bad_tables_are_refused(changes, sentence):
 def test_a_stream_out_of_order_is_refused(times):
     stream = Stream(np.array([0, 1, 0]), np.array(times), np.zeros((3, 1)), np.zeros(3), ("ann", "bob"))
     with pytest.raises(InputError, match="time falls from .* of the stream; make streams with as_stream"):
-        by_client(stream)
+        pack_by_client(stream)

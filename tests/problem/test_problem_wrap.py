@@ -155,5 +155,5 @@ def test_what_is_no_model_is_refused():
 
 def test_without_flax_the_error_gives_the_pip_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "flax.linen", None)
-    with pytest.raises(InputError, match="pip install flax"):
+    with pytest.raises(InputError, match=r"pip install 'cantons\[flax\]'"):
         from_flax(Net(), np.zeros((1, 4)))

@@ -204,7 +204,7 @@ def test_networks_have_no_best_point_that_could_be_found(labels):
 
 def test_rollouts_say_what_runs_say_and_regret_grows_with_the_period():
     """Equation (46), from a point away from the best one."""
-    streams = [ct.moving(6, 400, spread=5.0, seed=seed) for seed in range(3)]
+    streams = [ct.drifting_targets(6, 400, spread=5.0, seed=seed) for seed in range(3)]
     recipe = ct.fedomd(step_size={"name": "inverse", "start": 1.0}, within={"name": "box", "low": -3, "high": 3})
     problem = ct.target(streams[0], start=3.0)
     clocks = [ct.online(sync=tau, score="everyone") for tau in (40, 10, 1)]

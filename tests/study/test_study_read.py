@@ -42,6 +42,8 @@ BAD = {
     "roundz=3": "unknown key 'roundz'. Did you mean 'rounds'?",
     "precision=float16": "precision = 'float16'; give 'float32' or 'float64'",
     "data.name=digit": "data.name: unknown data 'digit'. Did you mean 'digits'?",
+    "data.name=moving": "data.name: unknown data 'moving'. Did you mean 'drifting_targets'?",
+    "data.name=blended": "data.name: unknown data 'blended'. Did you mean 'synthetic_mixture'?",
     "data.clients=many": "data.clients = 'many'; give a valid integer",
     "data.clients=100000": "at most",
     "data.partition=dirichlett": "data.partition = 'dirichlett'; give 'tasks', 'iid', 'dirichlet' or 'shards'",

@@ -168,7 +168,7 @@ rounds = 30
 precision = "float64"
 
 [data]
-name = "moving"
+name = "drifting_targets"
 clients = 4
 steps = 30
 test = 5

@@ -112,7 +112,7 @@ def test_wandb_keeps_an_offline_run(diary, tmp_path, monkeypatch):
 ])
 def test_an_absent_extra_is_one_sentence_with_the_command(monkeypatch, build, package, extra):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ct.InputError, match=rf"needs the package {package}, .*: pip install 'cantons\[{extra}\]'$"):
+    with pytest.raises(ct.InputError, match=rf"needs {package}, .*: pip install 'cantons\[{extra}\]'$"):
         build()
 
 

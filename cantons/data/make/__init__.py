@@ -1,0 +1,1 @@
+"""Owns: data that needs no file. May import: errors, data/split."""

@@ -1,0 +1,63 @@
+"""Clients that agree in part: a linear model they share, and one of their own.
+
+Wei, Agarwal and Langford, "Federated Residual Learning" (v2), appendix E.2: the label of x is argmax{(1 - alpha) W x +
+alpha Theta_i x + n}, equation (13), where W, all Theta_i, x and the noise n have entries from N(0, 1).
+
+The trap: (1 - alpha) W + alpha Theta_i has entries of variance (1 - alpha)^2 + alpha^2, half as much at alpha = 0.5 as
+at the ends, while the noise stays the same. So the best possible loss is not the same for every alpha.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cantons.data.build import federation
+from cantons.data.federation import Federation
+from cantons.data.provenance import recorded
+from cantons.data.seeds import generator
+from cantons.errors import InputError, at_least
+
+
+@recorded
+def synthetic_mixture(
+    clients: int = 10,
+    *,
+    alpha: float = 0.5,
+    features: int = 10,
+    classes: int = 2,
+    examples: int = 200,
+    noise: float = 1.0,
+    test: float = 0.2,
+    new: float = 0,
+    seed: int = 0,
+) -> Federation:
+    """Labels by a mixture of a linear model that all clients share and one of each client's own.
+
+    clients: how many clients there are, the new ones among them.
+    alpha: the weight of a client's own model, from 0 (all clients alike) to 1 (nothing in common).
+    features: numbers in an input.
+    classes: how many labels there are.
+    examples: how many each client has.
+    noise: the standard deviation of what is added to every logit.
+    test: the fraction of each client's rows to hold out for testing.
+    new: whole clients to hold out of training, a fraction of them or, from 1 on, a number.
+    seed: of everything that is drawn at random here.
+    """
+    for name, value, least in (("clients", clients, 1), ("features", features, 1), ("classes", classes, 2),
+                               ("examples", examples, 1), ("noise", noise, 0)):
+        at_least(name, value, least)
+    if not 0 <= alpha <= 1:
+        raise InputError(f"alpha is {alpha}; give a number from 0 (all clients alike) to 1 (nothing in common).")
+    # "blended" is the word of old: another would draw other numbers.
+    common = generator(seed, "blended").normal(size=(features, classes))
+    inputs, labels = [], []
+    for number in range(clients):
+        # The same draws for every alpha: two of them differ in nothing but the blend.
+        random = generator(seed, "blended", str(number))
+        own = random.normal(size=(features, classes))
+        rows = random.normal(size=(examples, features))
+        logits = rows @ ((1 - alpha) * common + alpha * own) + noise * random.normal(size=(examples, classes))
+        inputs.append(rows.astype(np.float32))
+        labels.append(logits.argmax(axis=1))
+    return federation(np.concatenate(inputs), np.concatenate(labels), np.repeat(np.arange(clients), examples),
+                      classes=classes, test=test, new=new, name=f"synthetic_mixture({alpha:g})", seed=seed)

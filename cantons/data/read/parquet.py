@@ -1,0 +1,76 @@
+"""Parquet files, read with pyarrow: one of them, or a folder of parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cantons.data.federation import Federation
+from cantons.data.provenance import recorded
+from cantons.data.read.columns import Columns, as_table
+from cantons.data.read.files import reading
+from cantons.data.read.nulls import no_nulls
+from cantons.data.split.divide import Division, from_table
+from cantons.data.table import Table
+from cantons.errors import InputError
+from cantons.optional import optional_import
+from cantons.options import Flat
+
+
+@recorded
+def parquet(
+    path: str | Path,
+    *,
+    targets: str,
+    inputs: str | list[str] | None = None,
+    client: str | None = None,
+    regression: bool = False,
+    division: Flat[Division] = Division(test=0.2),
+) -> Federation:
+    """A parquet file or a folder of them, divided by its column `client`, or into `clients` by another partition.
+
+    path: the file or folder.
+    targets: the column to predict.
+    inputs: a column of numbers or of lists of equal length, or several columns to put side by side; all but `targets`
+        and `client` if not given.
+    client: the column that says whose each row is.
+    regression: targets are numbers; otherwise they are labels.
+    """
+    table = read_parquet(path, inputs=inputs, targets=targets, client=client, regression=regression)
+    return from_table(table, division, name=Path(path).stem)
+
+
+def read_parquet(path: str | Path, *, targets: str, inputs: str | list[str] | None = None, client: str | None = None,
+                 time: str | None = None, regression: bool = False) -> Table:
+    """Read the columns that are asked for, and no others."""
+    files = optional_import("pyarrow.parquet", "parquet", user="this data")
+    with reading(path):
+        try:
+            file = files.ParquetDataset(path)
+            columns = Columns(path, file.schema.names,
+                              lambda name: _array(file.read(columns=[name])[name], f"column {name!r} in {path}"))
+            return as_table(columns, inputs=inputs, targets=targets, client=client, time=time, regression=regression)
+        except optional_import("pyarrow", "parquet", user="this data").ArrowException as error:
+            reason = str(error).partition("\n")[0].rstrip(".")
+            raise InputError(f"cannot read {path}, which should be parquet: {reason}.") from error
+
+
+def _array(column: Any, which: str) -> np.ndarray:
+    """A column of pyarrow as an array; lists, however deep, become further axes."""
+    from pyarrow import compute, types
+
+    no_nulls(column, which)
+    if types.is_list(column.type) or types.is_large_list(column.type) or types.is_fixed_size_list(column.type):
+        lengths = compute.list_value_length(column).to_numpy()
+        if len(lengths) and (lengths != lengths[0]).any():
+            row = int(np.argmax(lengths != lengths[0]))
+            raise InputError(f"{which} has {lengths[0]} values in row 0 and {lengths[row]} in row {row}; "
+                             "give every row as many.")
+        inner = _array(compute.list_flatten(column), which)
+        return inner.reshape(len(column), *lengths[:1], *inner.shape[1:])
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    values = column.to_numpy()
+    return np.array(values.tolist()) if values.dtype == object else values

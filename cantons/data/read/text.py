@@ -1,0 +1,125 @@
+"""Text by author, to predict the next character or word: every author is a client.
+
+The texts come from a folder with one file per author, or from an archive of bytes with offsets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+
+from cantons.data.federation import Federation
+from cantons.data.prepare.vocabulary import fit_vocabulary, number_characters
+from cantons.data.provenance import recorded
+from cantons.data.read.columns import column
+from cantons.data.read.files import list_files, reading
+from cantons.data.read.npz import arrays
+from cantons.data.split.divide import NaturalDivision, from_table
+from cantons.data.table import Table
+from cantons.errors import InputError, at_least, one_of
+from cantons.options import Flat
+
+Tokens = Literal["characters", "words"]
+WORD = re.compile(r"\w+(?:'\w+)*|[^\w\s]")  # letters and digits, with apostrophes inside; or a single other sign
+
+
+@recorded
+def text(
+    path: str | Path,
+    *,
+    tokens: Tokens = "characters",
+    length: int = 80,
+    vocabulary: int = 10_000,
+    division: Flat[NaturalDivision] = NaturalDivision(test=0.2),
+) -> Federation:
+    """Text by author, in examples that follow each other without overlap; the target is what comes after each token.
+
+    path: a folder with one .txt file per author, or an archive as `read_authors` takes it.
+    tokens: "characters", or "words" in lower case.
+    length: how many tokens an example has.
+    vocabulary: how many tokens are known, the most frequent ones of the training clients; token 0, which stands for
+        all others, is among them.
+    """
+    authors = read_authors(path)
+    table = sequences(authors, tokens, length)
+    whole = from_table(table, division, name=Path(path).stem)
+    assert table.clients is not None
+    short = len(authors) - len(np.unique(table.clients))
+    if short:
+        whole = replace(whole, notes=(f"left out: {short} authors with at most {length} {tokens}", *whole.notes))
+    return fit_vocabulary(whole, vocabulary)
+
+
+def sequences(authors: Mapping[str, str] | Mapping[int, str], tokens: Tokens, length: int) -> Table:
+    """Cut each author's text into rows; inputs and targets are numbers of tokens, both [rows, length].
+
+    >>> table = sequences({"ann": "abcabca", "bob": "ca"}, "characters", 3)
+    >>> table.inputs, table.targets, table.clients
+    (array([[0, 1, 2], [0, 1, 2]], dtype=int32), array([[1, 2, 0], [1, 2, 0]], dtype=int32),
+     array(['ann', 'ann'], dtype='<U3'))
+    """
+    one_of("tokens", tokens, get_args(Tokens))
+    at_least("length", length, 1)
+    numbers, symbols = _number_tokens(list(authors.values()), tokens)
+    sizes = [max(len(own) - 1, 0) // length for own in numbers]
+    if not any(sizes):
+        raise InputError(f"length is {length}, and the longest of {len(numbers)} texts has {max(map(len, numbers))} "
+                         f"{tokens}; give a length below that.")
+    inputs = np.concatenate([own[: size * length] for own, size in zip(numbers, sizes, strict=True)])
+    targets = np.concatenate([own[1 : size * length + 1] for own, size in zip(numbers, sizes, strict=True)])
+    return Table(inputs.reshape(-1, length), targets.reshape(-1, length), None, np.repeat(list(authors), sizes),
+                 vocabulary=symbols)
+
+
+def _number_tokens(texts: list[str], tokens: Tokens) -> tuple[list[np.ndarray], tuple[str, ...]]:
+    """Each text as numbers of its tokens, and the tokens."""
+    if tokens == "characters":
+        numbers, symbols = number_characters(np.frombuffer("".join(texts).encode("utf-32-le"), np.uint32))
+        sizes = [len(own) for own in texts]
+    else:
+        words = [WORD.findall(own.lower()) for own in texts]
+        known: dict[str, int] = {}
+        numbers = np.array([known.setdefault(word, len(known)) for own in words for word in own], np.int32)
+        symbols, sizes = tuple(known), [len(own) for own in words]
+    return np.split(numbers, np.cumsum(sizes)[:-1]), symbols
+
+
+def read_authors(path: str | Path) -> Mapping[str, str] | Mapping[int, str]:
+    """The text of each author: by file name from a folder of .txt files, by number from an npz archive.
+
+    An archive has UTF-8 bytes as `text`. Author k's are those from `client_start[k]` to `client_start[k + 1]`; or
+    else post i is those from `post_start[i]` on, and its author is `post_author[i]`.
+    """
+    with reading(path):
+        if Path(path).is_dir():
+            return {file.stem: _text(file) for file in list_files(Path(path), ".txt")}
+        return _from_archive(path)
+
+
+def _text(file: Path) -> str:
+    with reading(file):
+        return file.read_text("utf-8-sig")
+
+
+def _from_archive(path: str | Path) -> dict[int, str]:
+    with open(path, "rb") as file:
+        archive = arrays(file, path)
+        by_client = "client_start" in archive.names
+        starts = column(archive, "client_start" if by_client else "post_start")
+        owners = np.arange(len(starts) - 1) if by_client else column(archive, "post_author")
+        content = column(archive, "text")
+    if content.dtype != np.uint8 or starts.dtype.kind not in "iu" or len(owners) != len(starts) - 1:
+        raise InputError(f"{path} has text of type {content.dtype}, {len(starts)} starts and {len(owners)} owners; "
+                         "give bytes (uint8), the start of every piece and the end of the last, and an owner each.")
+    if starts[0] < 0 or starts[-1] > len(content) or (np.diff(starts) < 0).any():
+        raise InputError(f"the starts in {path} do not rise from 0 to at most {len(content)}, the length of its text.")
+    pieces: dict[int, list[str]] = {}
+    whole = content.tobytes()
+    for owner, start, end in zip(owners.tolist(), starts[:-1].tolist(), starts[1:].tolist(), strict=True):
+        pieces.setdefault(owner, []).append(whole[start:end].decode("utf-8"))
+    return {owner: "".join(own) for owner, own in pieces.items()}
