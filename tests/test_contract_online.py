@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from starting import start
+from starting import restored, start
 
 import cantons as ct
 from cantons.algorithm import ONLINE

@@ -33,7 +33,7 @@ def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
             evaluate_every: int | None = None, validation: float | None = None, choose: bool = False,
             precision: str = "float32", engine: Engine, checkpoint_every: int | None = None, keep: int = 3,
             name: str | None = None, initial: tuple[PyTree, PyTree] | None = None) -> Resolved:
-    """Check the settings and build the parts. With `choose`, rows to choose by are held back, unless a stream serves."""
+    """Check the settings and build the parts. With `choose`, hold rows back to choose by, unless a stream serves."""
     at_least("rounds", rounds, 1)
     every = max(1, rounds // 10) if evaluate_every is None else evaluate_every
     at_least("evaluate_every", every, 1)
