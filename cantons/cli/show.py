@@ -23,7 +23,7 @@ from cantons.errors import InputError
 from cantons.report.collect import collect
 from cantons.report.numbers import score
 from cantons.report.skew import write_skew
-from cantons.report.table import cells, comparison_rows
+from cantons.report.table import COLUMNS, cells, comparison_rows
 from cantons.study.callbacks import Callback
 from cantons.study.describe import Description
 from cantons.study.folder import plain
@@ -81,7 +81,8 @@ def comparison(folders: Sequence[Path]) -> None:
     console = _console()
     seeds = {row["seeds"] for row in rows}
     gone = ["seeds"] if len(seeds) == 1 else []
-    for column in DISPENSABLE:
+    own = [key for key in reversed(rows[0]) if key not in COLUMNS]  # diagnostics go before anything else
+    for column in (*own, *DISPENSABLE):
         if _width(cells(rows, gone)) <= console.width:
             break
         gone.append(column)

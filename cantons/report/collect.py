@@ -127,6 +127,19 @@ def metrics(groups: Sequence[Group]) -> list[str]:
     return found
 
 
+def diagnostics(groups: Sequence[Group]) -> dict[str, str]:
+    """The numbers that algorithms and rules give of themselves, whatever they are: {what it is called: its column}."""
+    found: dict[str, str] = {}
+    for run in (run for group in groups for run in group.runs):
+        for key, value in run.history[-1].items():
+            kind, _, name = key.partition(".")
+            if kind in ("server", "rule") and isinstance(value, int | float):
+                found[f"{kind} {name}".replace("_", " ")] = key
+            elif kind == "clients" and name.endswith(".mean"):
+                found[f"client {name.removesuffix('.mean')}".replace("_", " ")] = key
+    return found
+
+
 def differences(studies: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """The dotted keys on which studies differ in more than APART, and what each of them has there.
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cantons.report import figures
-from cantons.report.collect import Group, differences, metrics, shown
+from cantons.report.collect import Group, diagnostics, differences, metrics, shown
 from cantons.report.duel import verdict
 from cantons.report.markup import element, figure, folded, gallery, table
 from cantons.report.table import cells, comparison_rows, legend
@@ -134,6 +134,17 @@ def communication(groups: Sequence[Group]) -> str:
         for statistic, title in (("mean", "Mean of the clients"), ("worst10", "Worst tenth of the clients"))]
     note = "Personalised models, against what a client has sent and received so far."
     return element("h2", "Communication") + element("p", note, "note") + gallery(drawn)
+
+
+def diagnosed(groups: Sequence[Group]) -> str:
+    """What algorithms and rules say of themselves, if anything."""
+    drawn = [figure(name.capitalize(), partial(figures.curves, groups, key, name))
+             for name, key in diagnostics(groups).items() if _anywhere(groups, key)]
+    if not drawn:
+        return ""
+    note = ("Numbers that the methods give of themselves: of the server's state, of each client (means over clients), "
+            "and of the aggregation rule (means over the rounds since the evaluation before).")
+    return element("h2", "Diagnostics") + element("p", note, "note") + gallery(drawn)
 
 
 def losses(groups: Sequence[Group]) -> str:

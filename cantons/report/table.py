@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cantons.report.collect import Group, Run, metrics
+from cantons.report.collect import Group, Run, diagnostics, metrics
 from cantons.report.numbers import score
 
 COLUMNS = {  # the title of each, and what it means where that is not plain
@@ -27,6 +27,7 @@ COLUMNS = {  # the title of each, and what it means where that is not plain
 }
 
 REGRETS = ("online.collective_regret", "online.regret", "online.personal.regret.mean")  # a run has one of them
+BESIDE = ("metric", "spread")  # about other columns
 BOUNDS = ("online.collective_bound", "online.regret_bound")
 
 
@@ -34,7 +35,7 @@ def comparison_rows(groups: Sequence[Group]) -> list[dict[str, Any]]:
     """One row per method: its score at the end, as the mean over seeds, and what it cost.
 
     "metric" says what the scores are, "spread" is the standard deviation of "personal" over seeds; a number that
-    the runs do not have, or that is not finite, is None.
+    the runs do not have, or that is not finite, is None. Diagnostics come last, under their own names.
     """
     metric = metrics(groups)[0]
     rows = []
@@ -53,6 +54,7 @@ def comparison_rows(groups: Sequence[Group]) -> list[dict[str, Any]]:
             "bound": _first(group, BOUNDS),
             "kib_per_client": _mean(group.final("bytes_per_client") / 1024),
             "ms_per_round": _mean(np.array([1000 * _seconds_per_round(run) for run in group.runs])),
+            **{name: _mean(group.final(key)) for name, key in diagnostics(groups).items()},
         })
     return rows
 
@@ -60,16 +62,21 @@ def comparison_rows(groups: Sequence[Group]) -> list[dict[str, Any]]:
 def cells(rows: Sequence[Mapping[str, Any]], without: Collection[str] = ()) -> list[list[str]]:
     """The rows in words, the titles first; a column for which no method has a number is left out."""
     shown = [key for key in _shown(rows) if key not in without]
-    return [[COLUMNS[key][0] for key in shown], *([_words(row, key) for key in shown] for row in rows)]
+    return [[_title(key) for key in shown], *([_words(row, key) for key in shown] for row in rows)]
 
 
 def legend(rows: Sequence[Mapping[str, Any]]) -> str:
     """What the columns mean."""
-    return "; ".join(": ".join(COLUMNS[key]) for key in _shown(rows) if COLUMNS[key][1])
+    return "; ".join(": ".join(COLUMNS[key]) for key in _shown(rows) if key in COLUMNS and COLUMNS[key][1])
 
 
 def _shown(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [key for key in COLUMNS if any(row[key] is not None for row in rows)]
+    own = [key for key in rows[0] if key not in COLUMNS and key not in BESIDE]
+    return [key for key in (*COLUMNS, *own) if any(row[key] is not None for row in rows)]
+
+
+def _title(key: str) -> str:
+    return COLUMNS[key][0] if key in COLUMNS else key
 
 
 def _words(row: Mapping[str, Any], key: str) -> str:

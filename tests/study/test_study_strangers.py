@@ -1,0 +1,127 @@
+"""One file each, outside the package, adds an engine, a clock, a rule and an algorithm; a study names them."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import cantons as ct
+from cantons.cli.main import cantons
+
+HERE = Path(__file__).parents[1]
+FILES = [*(HERE / "strangers").glob("*.py"), HERE / "toy_algorithm.py"]
+
+STUDY = """
+rounds = 6
+evaluate_every = 2
+{more}
+[data]
+name = "digits"
+clients = 7
+[problem]
+name = "logistic"
+split = "*/bias"
+[algorithm]
+name = "{algorithm}"
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """`run(tables, algorithm)`: `cantons run` in a folder with the strangers' files, and the run folder."""
+    for file in FILES:
+        shutil.copy(file, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def play(tables="", algorithm="fedavg", out="run", *options, more=""):
+        (tmp_path / "study.toml").write_text(STUDY.format(algorithm=algorithm, more=more) + tables)
+        found = CliRunner().invoke(cantons, ["run", "study.toml", "--out", out, *options], catch_exceptions=False)
+        return found, tmp_path / out
+
+    yield play
+    for file in FILES:
+        sys.modules.pop(file.stem, None)
+
+
+def history(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_an_engine_of_a_strangers_runs_a_study_and_agrees_with_ours(run):
+    found, folder = run('[engine]\nname = "threads_engine:Threads"\nworkers = 3\n', "scaffold")
+    assert found.exit_code == 0, found.output
+    ours, other = run("", "scaffold", "ours")
+    assert ours.exit_code == 0
+    for left, right in zip(history(folder), history(other), strict=True):
+        for name in ("test.personal.loss.mean", "train.shared.loss.worst10", "bytes_up", "rejected_uploads"):
+            assert left[name] == pytest.approx(right[name], rel=1e-5)
+    assert json.loads((folder / "summary.json").read_text())["workers"] == 3
+    assert json.loads((folder / "study.json").read_text())["engine"] == {"name": "threads_engine:Threads", "workers": 3}
+    assert ct.load(folder).predict(np.zeros((1, 64)), client=0).shape == (1, 2)
+
+
+def test_a_strangers_engine_resumes_with_every_clients_row(run):
+    """SCAFFOLD's clients keep controls: an engine whose rows are in no checkpoint would go on from zeros."""
+    engine = '[engine]\nname = "threads_engine:Threads"\n'
+    whole, folder = run(engine, "scaffold")
+    assert whole.exit_code == 0
+    half, begun = run(engine, "scaffold", "half", "--rounds", "4")
+    assert half.exit_code == 0
+    rest, _ = run(engine, "scaffold", "half", "--resume")
+    assert rest.exit_code == 0, rest.output
+    left, right = (ct.load(one).state for one in (folder, begun))
+    for one, other in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_an_engine_says_in_a_sentence_what_it_refuses(run):
+    found, folder = run('[engine]\nname = "threads_engine:Threads"\n[aggregate]\nname = "median"\n')
+    assert found.exit_code == 1
+    assert "the engine threads_engine:Threads adds up what its workers send" in found.output
+    assert not folder.exists()
+
+
+def test_a_clock_of_a_strangers_decides_who_takes_part(run):
+    found, folder = run('[clock]\nname = "shifts:shifts"\ngroups = 3\n')
+    assert found.exit_code == 0, found.output
+    uploads = ct.load(folder).state.uploads
+    np.testing.assert_array_equal(uploads, [2] * 7)
+
+
+def test_a_rule_of_a_strangers_keeps_a_state_reports_and_names_whom_it_rejects(run):
+    found, folder = run('[aggregate]\nname = "nearest:nearest"\naside = 2\n')
+    assert found.exit_code == 0, found.output
+    rows = history(folder)
+    assert [row.get("rule.rejected_uploads") for row in rows] == [None, 4, 8, 12]
+    assert all(row["rule.furthest"] > 0 for row in rows[1:])
+    state = ct.load(folder).state
+    assert state.outvoted.sum() == 12 and state.reported == 6
+    report = CliRunner().invoke(cantons, ["report", str(folder), "--out", str(folder / "page.html")])
+    assert report.exit_code == 0, report.output
+    assert "Rule furthest" in (folder / "page.html").read_text()
+
+
+def test_a_rules_state_and_reports_survive_a_resume(run):
+    rule = '[aggregate]\nname = "nearest:nearest"\n'
+    run(rule)
+    run(rule, "fedavg", "half", "--rounds", "3")  # between two evaluations
+    run(rule, "fedavg", "half", "--resume")
+    whole, half = (history(Path(name)) for name in ("run", "half"))
+    reported = [{row["round"]: row["rule.furthest"] for row in rows} for rows in (whole, half)]
+    assert reported[0][2] == reported[1][2] and reported[0][6] == reported[1][6]
+    # Three rounds ended with an evaluation of their own, so that the next one's mean is over a single round.
+    assert 2 * reported[0][4] == pytest.approx(reported[1][3] + reported[1][4], rel=1e-5)
+    for one, other in zip(jax.tree.leaves(ct.load("run").state), jax.tree.leaves(ct.load("half").state), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_an_algorithm_of_a_strangers_runs_too(run):
+    found, folder = run("", "toy_algorithm:sign_vote")
+    assert found.exit_code == 0, found.output
+    assert history(folder)[-1]["round"] == 6
