@@ -41,19 +41,6 @@ def scored(problem: Problem, data: Federation, scores: Mapping[str, Any]) -> tup
     return row, columns
 
 
-def met_online(problem: Problem, data: Federation, state: State) -> tuple[Row, Columns]:
-    """What each client was charged so far, on average, for the examples of a stream before it learned from them."""
-    row: Row = {}
-    columns: Columns = {}
-    met = np.asarray(state.transit.met) - np.asarray(state.rejected)  # who abstained was not charged
-    for metric, totals in state.transit.scores.items():
-        values = np.asarray(totals) / np.maximum(met, 1)
-        found = statistics(np.where(met > 0, values, np.nan), met, metric in problem.maximise)
-        row |= {f"online.personal.{metric}.{statistic}": value for statistic, value in found.items()}
-        columns[f"online.personal.{metric}"] = values
-    return row, columns
-
-
 def traffic_of(message: PyTree, upload: PyTree) -> dict[str, int]:
     return {"down_bytes_per_message": nbytes(message), "up_bytes_per_upload": nbytes(upload)}
 

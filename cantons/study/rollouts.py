@@ -14,8 +14,9 @@ from cantons.data import Federation, alike, pooled
 from cantons.engine.many import Many
 from cantons.errors import InputError, at_least
 from cantons.protocol import Problem, Recipe
-from cantons.study.collective import collective
-from cantons.study.record import met_online, scored, traffic_of, travelled
+from cantons.regret.collective import collective_regret
+from cantons.study.online_metrics import online_row, progress_of
+from cantons.study.record import scored, traffic_of, travelled
 from cantons.study.run import check_parts, settled_parts
 
 AT_ONCE = 50  # federations on the devices at a time
@@ -72,8 +73,8 @@ def _together(problem: Problem, data: list[Federation], recipe: Recipe, rounds: 
     check_parts(recipe.name, algorithm, jax.tree.map(lambda leaf: leaf[0], jax.device_get(states)), private)
     traffic = traffic_of(*many.message_and_upload(states))
     begun = jax.device_get(states.server.shared)
-    regrets = [collective(problem, algorithm, ticking, one, (jax.tree.map(lambda leaf, index=index: leaf[index], begun),
-                                                             private), rounds)
+    regrets = [collective_regret(problem, algorithm, ticking, one,
+                                 (jax.tree.map(lambda leaf, index=index: leaf[index], begun), private), rounds)
                for index, (one, (_, ticking)) in enumerate(zip(data, parts, strict=True))]
     histories: list[list[dict[str, Any]]] = [[] for _ in data]
     for done in stops:
@@ -83,7 +84,8 @@ def _together(problem: Problem, data: list[Federation], recipe: Recipe, rounds: 
             score, state = jax.tree.map(lambda leaf, index=index: leaf[index], (scores, here))
             row, _ = scored(problem, one, {"clients": score})
             if clock.online:
-                row |= met_online(problem, one, state)[0] | regrets[index](state)
+                progress = progress_of(state)
+                row |= online_row(problem, progress)[0] | regrets[index](progress)
             history.append({"round": done, **row, **travelled(one, state, traffic)[0]})
         watch(done)
     return histories

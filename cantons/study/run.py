@@ -22,7 +22,7 @@ from cantons.study.callbacks import Callback
 from cantons.study.checkpoint import Checkpoints
 from cantons.study.folder import Folder
 from cantons.study.interrupt import Interruption
-from cantons.study.on_the_way import on_the_way
+from cantons.study.online_metrics import online_metrics
 from cantons.study.record import scored, sides, summary_of, traffic_of, travelled
 from cantons.study.result import Result, Trained
 
@@ -188,8 +188,8 @@ class _Run:
         self.diverged = False
 
     def play(self, state: State) -> Result:
-        self.on_the_way = on_the_way(self.problem, self.algorithm, self.session.clock, self.data,
-                                     (state.server.shared, self.session.start_private), self.rounds)
+        self.online_metrics = online_metrics(self.problem, self.algorithm, self.session.clock, self.data,
+                                             (state.server.shared, self.session.start_private), self.rounds)
         if self.folder is not None:
             self.folder.open(self.study, self.resume)
             self.checkpoints = Checkpoints(self.folder.path / "checkpoints", self.study["keep"])
@@ -261,7 +261,7 @@ class _Run:
         began = time.perf_counter()
         scores = {side: self.session.evaluate(state, side) for side in sides(self.data)}
         found, columns = scored(self.problem, self.data, scores)
-        met, by_client = self.on_the_way(state)
+        met, by_client = self.online_metrics(state)
         found, columns = found | met, columns | by_client
         moved, more_columns = travelled(self.data, state, self.traffic)
         updates = moved["uploads"] - (self.history[-1]["uploads"] if self.history else 0)

@@ -25,7 +25,7 @@ from cantons.study.callbacks import Callback
 from cantons.study.checkpoint import Checkpoints
 from cantons.study.folder import Folder, flat, plain
 from cantons.study.interrupt import Interruption
-from cantons.study.on_the_way import on_the_way
+from cantons.study.online_metrics import online_metrics
 from cantons.study.parts import part
 from cantons.study.read import read_study
 from cantons.study.record import scored, sides, summary_of, traffic_of, travelled
@@ -167,9 +167,9 @@ class _Together:
             states = self.many.place(states)
         done, rounds, every = int(states.round[0]), self.study["rounds"], self.study["evaluate_every"]
         self.histories = [Folder(run.folder).rewind(done) for run in self.runs]
-        self.on_the_way = [
-            on_the_way(self.problem, run.ready.algorithm, run.ready.clock, self.data,
-                       (one(begun, index), self.many.start_private(index)), rounds)
+        self.online_metrics = [
+            online_metrics(self.problem, run.ready.algorithm, run.ready.clock, self.data,
+                           (one(begun, index), self.many.start_private(index)), rounds)
             for index, run in enumerate(self.runs)]
         self.traffic = traffic_of(*self.many.message_and_upload(states))
         self.watcher.started({**self.study, "name": f"{len(self.runs)} runs"})
@@ -200,7 +200,7 @@ class _Together:
         for index, run in enumerate(self.runs):
             state = one(here, index)
             row, columns = scored(self.problem, self.data, one(scores, index))
-            met, by_client = self.on_the_way[index](state)
+            met, by_client = self.online_metrics[index](state)
             moved, more = travelled(self.data, state, self.traffic)
             record = {"round": int(state.round), **row, **met, **moved, "seconds": self.seconds / len(self.runs),
                       "seconds_per_round": shared / rounds if rounds else None}

@@ -32,7 +32,8 @@ from cantons.protocol import Algorithm, Problem, Recipe, State
 from cantons.study.callbacks import Callback
 from cantons.study.folder import Folder
 from cantons.study.interrupt import Interruption
-from cantons.study.record import met_online, scored, sides, summary_of, traffic_of, travelled
+from cantons.study.online_metrics import online_row, progress_of
+from cantons.study.record import scored, sides, summary_of, traffic_of, travelled
 from cantons.study.result import Result, Trained
 from cantons.study.run import Settled, settled
 
@@ -219,7 +220,7 @@ class _Run:
         scores = {side: self.session.evaluate(state, side) for side in sides(self.data)}
         state = self.session.accounted(state)
         found, columns = scored(self.problem, self.data, scores)
-        met, more = met_online(self.problem, self.data, state)
+        met, more = online_row(self.problem, progress_of(state))
         moved, most = travelled(self.data, state, self.traffic)
         self.seconds += self.since
         before = self.history[-1] if self.history else {"round": 0, "uploads": 0}

@@ -27,7 +27,8 @@ from cantons.data import Stream, Table, as_stream, from_stream
 from cantons.engine.devices import one_device_per_core
 from cantons.engine.many import Many
 from cantons.protocol import Recipe
-from cantons.study.record import met_online, traffic_of, travelled
+from cantons.study.online_metrics import online_row, progress_of
+from cantons.study.record import traffic_of, travelled
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
@@ -191,7 +192,7 @@ def played(task: Task, method: Method) -> list[list[dict[str, Any]]]:
         for index, history in enumerate(histories):
             state = jax.tree.map(lambda leaf, index=index: leaf[index], here)
             rows = int(np.sum(state.transit.met) - np.sum(state.rejected))
-            row = {"step": int(state.round), "rows": rows, **met_online(problem, task.data, state)[0],
+            row = {"step": int(state.round), "rows": rows, **online_row(problem, progress_of(state))[0],
                    **travelled(task.data, state, traffic)[0]}
             if method.rows > 1:  # only who is about to act needs the model
                 row["bytes_per_client"] = row["uploads"] * sum(traffic.values()) / task.data.population

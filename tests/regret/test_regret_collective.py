@@ -2,7 +2,6 @@
 
 import itertools
 from pathlib import Path
-from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -10,15 +9,16 @@ import pytest
 import scipy.optimize
 
 import cantons as ct
-from cantons.algorithm.fedomd_bounds import (
+from cantons.protocol import Progress
+from cantons.regret import regret_of
+from cantons.regret.fedomd_bounds import (
+    fedomd_theorem1_bound,
+    fedomd_theorem1_step_size,
+    fedomd_theorem2_bound,
+    fedomd_theorem3_bound,
     online_to_batch,
-    theorem1_bound,
-    theorem1_step_size,
-    theorem2_bound,
-    theorem3_bound,
 )
 from cantons.report import write_report
-from cantons.study.collective import collective
 from cantons.study.read import read_study
 from cantons.study.rollouts import rollouts
 
@@ -48,8 +48,8 @@ def said(values, recipe, steps=None, clock=None, problem=None, data=None, **abou
     start, steps = problem.init(jax.random.key(0)), steps or len(values[0])
     ticking = ct.online(**{"score": "everyone", **(clock or {})}).build(data.population)
     nothing = np.zeros(data.population)
-    state = SimpleNamespace(round=steps, rejected=nothing, transit=SimpleNamespace(scores={"global_loss": nothing}))
-    return collective(problem, recipe.build(problem, data.population), ticking, data, start, steps)(state)
+    progress = Progress(steps, 0, nothing, nothing, nothing, np.full(data.population, steps), {"global_loss": nothing})
+    return regret_of(problem, recipe.build(problem, data.population), ticking, data, start, steps)(progress)
 
 
 def path_by_hand(values, step_size, tau, start=0.0):
@@ -134,9 +134,9 @@ def test_the_steepest_gradient_of_half_squares_is_exact():
     found = said(values, recipe, clock={"sync": 5})
     corners = np.array(list(itertools.product((-1, 1), repeat=2)))
     steepest = max(np.linalg.norm(corner - values, axis=-1).max() for corner in corners)
-    assert found[BOUND] == pytest.approx(theorem2_bound(steepest, 2.0, 5, 20))
+    assert found[BOUND] == pytest.approx(fedomd_theorem2_bound(steepest, 2.0, 5, 20))
     flat = said(values, ct.fedomd(step_size=0.1, within=BOX), clock={"sync": 5})
-    assert flat[BOUND] == pytest.approx(theorem1_bound(1.0, steepest, 0.1, 5, 20))  # D^2 = |(1, 1)|^2 / 2
+    assert flat[BOUND] == pytest.approx(fedomd_theorem1_bound(1.0, steepest, 0.1, 5, 20))  # D^2 = |(1, 1)|^2 / 2
 
 
 @pytest.mark.parametrize(("recipe", "clock", "about"), [
@@ -224,8 +224,8 @@ def test_rollouts_say_what_runs_say_and_regret_grows_with_the_period():
 def test_the_average_prediction_has_the_excess_risk_of_theorem_3(tau):
     """Targets are uniform on [-1/2, 1] and independent; the risk of x is (x - 1/4)^2 / 2 above its least."""
     clients, steps, steepest, most = 5, 600, 2.0, 2.0
-    step_size = theorem1_step_size(2.0, steepest, tau, steps)  # D^2 = (1 + 1)^2 / 2 from z = -1
-    bound = theorem3_bound(2.0, steepest, most, clients, tau, steps, failure=0.01)
+    step_size = fedomd_theorem1_step_size(2.0, steepest, tau, steps)  # D^2 = (1 + 1)^2 / 2 from z = -1
+    bound = fedomd_theorem3_bound(2.0, steepest, most, clients, tau, steps, failure=0.01)
     for seed in range(3):
         values = np.random.default_rng(seed).uniform(-0.5, 1, (clients, steps, 1))
         result = played(values, ct.fedomd(step_size=step_size, within=BOX), every=steps, clock={"sync": tau},

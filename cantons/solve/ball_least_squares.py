@@ -27,8 +27,8 @@ class Eliminated(NamedTuple):
     rest_targets: np.ndarray  # [rows]
 
 
-def inside(parts: Sequence[Eliminated], rest: np.ndarray, rest_targets: np.ndarray, radius: float,
-           private_radius: float) -> tuple[np.ndarray, list[np.ndarray]]:
+def constrained_least_squares(parts: Sequence[Eliminated], rest: np.ndarray, rest_targets: np.ndarray, radius: float,
+                              private_radius: float) -> tuple[np.ndarray, list[np.ndarray]]:
     """The shared vector and every client's own coordinates that minimise the sum of the parts' losses in their balls.
 
     `rest` and `rest_targets` stand for those of all parts together. The minimiser of loss - t * sum_k log(radius_k^2 -

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cantons.metrics.inside import Eliminated, inside
+from cantons.solve.ball_least_squares import Eliminated, constrained_least_squares
 
 Rows = Sequence[np.ndarray]
 Weights = Sequence[float | np.ndarray]
@@ -57,7 +57,7 @@ def best_pair(inputs_global: Rows, inputs_local: Rows, targets: Rows, weights: W
     if radius is not None:
         bounds = float(radius), float(radius if private_radius is None else private_radius)
         if np.linalg.norm(shared) > bounds[0] or any(np.linalg.norm(each) > bounds[1] for each in own):
-            shared, own = inside(parts, rest, rest_targets, *bounds)
+            shared, own = constrained_least_squares(parts, rest, rest_targets, *bounds)
     return BestPair(shared, tuple(part.basis.T @ each for part, each in zip(parts, own, strict=True)))
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cantons.metrics.hindsight import BestPair, Rows
+from cantons.regret.best_pair import BestPair, Rows
 
 
 class Measured(NamedTuple):
@@ -77,7 +77,7 @@ def _worse(values: Sequence[float]) -> np.ndarray:
     return np.maximum(np.reshape(values, (2, -1)).max(axis=0), 0.0)
 
 
-def theorem1_bound(about: Measured, delays: ArrayLike, steps: int) -> float:
+def fedres_theorem1_bound(about: Measured, delays: ArrayLike, steps: int) -> float:
     """Equation (21): FedRes by empirical risk minimisation, for losses between 0 and 1.
 
     sqrt((d + sum d_i) sigma^2 / (P T)) + C_0 (tau / T)^(3/4) + (C_0 tau + d + sum d_i) / T, where the proof has
@@ -89,7 +89,7 @@ def theorem1_bound(about: Measured, delays: ArrayLike, steps: int) -> float:
                  + constant * (late / steps) ** 0.75 + (constant * late + about.dimensions) / steps)
 
 
-def theorem2_step_size(about: Measured, delays: ArrayLike, steps: int) -> float:
+def fedres_theorem2_step_size(about: Measured, delays: ArrayLike, steps: int) -> float:
     """The step size of Theorem 2 for both sides: where the stream's noise, or its delay, would begin to cost more."""
     clients, late = len(about.private_distances), float(np.max(np.asarray(delays))) + 1
     noisy = steps * clients * about.gradient_variances.max()
@@ -98,9 +98,9 @@ def theorem2_step_size(about: Measured, delays: ArrayLike, steps: int) -> float:
     return float(min(choices)) if choices else float("inf")
 
 
-def theorem2_bound(about: Measured, delays: ArrayLike, steps: int, step_size: float | None = None,
+def fedres_theorem2_bound(about: Measured, delays: ArrayLike, steps: int, step_size: float | None = None,
                    private_step_size: float | None = None) -> float:
-    """Equation (26): FedRes.SGD with these step sizes, or with that of `theorem2_step_size`, which leads to (27).
+    """Equation (26): FedRes.SGD with these step sizes, or `fedres_theorem2_step_size`, which leads to (27).
 
     1/(P T) times: |w^g_*|^2 / (2 eta) + sum_i |w_{i,*}|^2 / (2 eta_i) + T sum_i (eta + eta_i) sigma_i^2
     + gamma/2 T sum_i (1 + tau_i^2) (eta^2 P^2 + eta_i^2) G^2 + D G sum_i tau_i.
@@ -108,7 +108,7 @@ def theorem2_bound(about: Measured, delays: ArrayLike, steps: int, step_size: fl
     With E = |w^g_*|^2 + sum_i |w_{i,*}|^2, the middle term of (27) follows from (26) as (gamma E^2 G^2 tau^2)^(1/3) /
     T^(2/3): the paper prints D^4 in place of E^2, which is smaller when many clients are far from 0.
     """
-    shared_step = theorem2_step_size(about, delays, steps) if step_size is None else step_size
+    shared_step = fedres_theorem2_step_size(about, delays, steps) if step_size is None else step_size
     own_step = shared_step if private_step_size is None else private_step_size
     clients = len(about.private_distances)
     late = np.broadcast_to(np.asarray(delays, float), clients) + 1

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from cantons.protocol import Array
+from cantons.solve.bisection import halve
 
 Excess = Callable[[Array, Array], Array]  # (given, level) -> a number that falls as the level rises
 
@@ -18,14 +19,7 @@ _HALVINGS = 64
 def bisect(excess: Excess, given: Array, low: Array, high: Array) -> Array:
     """Where `excess(given, .)` is zero, to the last digit of the bracket's ends; without a slope."""
     given, low, high = jax.lax.stop_gradient((given, low, high))
-
-    def halve(_, bracket):
-        low, high = bracket
-        middle = (low + high) / 2
-        above = excess(given, middle) > 0
-        return jnp.where(above, middle, low), jnp.where(above, high, middle)
-
-    low, high = jax.lax.fori_loop(0, _HALVINGS, halve, (low, high))
+    low, high = halve(lambda middle: excess(given, middle) > 0, low, high, _HALVINGS)
     return (low + high) / 2
 
 
@@ -38,8 +32,8 @@ def root(excess: Excess, given: Array, low: Array, high: Array) -> Array:
     return found - jnp.where(steep, excess(given, found) / jnp.where(steep, slope, 1.0), 0.0)
 
 
-def fill(to_primal: Callable[[Array], Array], to_dual: Callable[[Array], Array], dual: Array, total: float,
-         cap: float = math.inf) -> Array:
+def water_filling(to_primal: Callable[[Array], Array], to_dual: Callable[[Array], Array], dual: Array, total: float,
+                  cap: float = math.inf) -> Array:
     """The x with 0 <= x <= cap and sum x = total that minimises potential(x) - <dual, x>.
 
     For a potential that is a sum over entries, x = clip(to_primal(dual - level), 0, cap): only `level` is unknown.
