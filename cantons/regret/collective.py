@@ -24,6 +24,7 @@ def collective_regret(problem: Problem, algorithm: Algorithm, clock: Clock, data
     best point move. All is computed in double precision; what the run has added up is as precise as the run.
     """
     online, theory = clock.online, algorithm.theory
+    curvature = 0.0 if problem.convex is None else problem.convex.curvature
     sizes = np.asarray(data.clients.train.sizes)
     if (online is None or not online.everyone or online.order != "cycle" or not clock.full or algorithm.score
             or jax.tree.leaves(start[1]) or not jax.tree.leaves(start[0]) or not sizes.all()):
@@ -48,7 +49,7 @@ def collective_regret(problem: Problem, algorithm: Algorithm, clock: Clock, data
             if about.moving is not None:
                 found["online.dynamic_regret"] = charged - about.moving
             if about.steepest is not None and theory is not None and gap is not None:
-                bound = theory.regret_bound(begin, about.steepest, _curvature(problem), gap, steps)
+                bound = theory.regret_bound(begin, about.steepest, curvature, gap, steps)
                 if bound is not None:
                     found["online.collective_bound"] = bound
         return found
@@ -68,18 +69,12 @@ def _gap(clock: Clock, online: Online, rounds: int) -> int | None:
 def _comparator(problem: Problem, algorithm: Algorithm, data: Federation, start: tuple[PyTree, PyTree], batch: int,
                 rounds: int, bounded: bool) -> Callable[[int], Best | None] | None:
     """What is best in hindsight after so many steps, if anyone can tell."""
-    about = dict(problem.spec or {})
+    if problem.convex is None:
+        return None
     corner = algorithm.theory.corner if algorithm.theory is not None and bounded else None
-    if about.get("name") == "target":
+    if problem.convex.form != "smooth":
         stream = TargetStream(algorithm, data, start[0], batch, rounds)
-        return stream.of(about["loss"], corner is not None)
-    linear = (about.get("model") or {}).get("name") == "linear" and about["name"] in ("classification", "regression")
-    if not linear or algorithm.theory is None or algorithm.theory.within is None:
+        return stream.of(problem.convex.form, corner is not None)
+    if algorithm.theory is None or algorithm.theory.within is None:
         return None
     return Search(problem, algorithm, data, start, batch, rounds, corner).best
-
-
-def _curvature(problem: Problem) -> float:
-    """The least second derivative of any loss, in any direction."""
-    about = dict(problem.spec or {})
-    return 1.0 if about.get("loss") == "half_squared" else float(about.get("l2", 0.0))

@@ -257,3 +257,21 @@ def test_float32_runs_have_it_too_and_leave_the_precision_as_it_was():
     exact = played(targets(), ct.fedomd(step_size=0.1, within=BOX), every=30)
     assert result.final[REGRET] == pytest.approx(exact.final[REGRET], rel=1e-3)
     assert not jax.config.jax_enable_x64
+
+
+@pytest.mark.parametrize("about", [{}, {"loss": "absolute"}, {"loss": "linear"}])
+def test_what_a_problem_is_called_does_not_matter(about):
+    data, recipe = federation(targets()), ct.fedomd(step_size=0.1, within=BOX)
+    named = ct.target(data, **about)
+    assert said(targets(), recipe, problem=named) == said(targets(), recipe, problem=named._replace(spec=None)) != {}
+
+
+def test_a_problem_of_ones_own_has_regret_if_it_says_that_it_is_convex(numbers):
+    """Least squares by hand and by name: the same numbers."""
+    own = ct.from_functions(lambda key: {"w": np.zeros((3, 1))}, lambda params, inputs: inputs @ params["w"],
+                            loss="squared")
+    named = ct.regression(numbers, ct.linear(bias=False))
+    recipe = ct.fedomd(step_size=0.01, within={"name": "ball", "radius": 0.5})
+    assert not said(None, recipe, 5, data=numbers, problem=own)
+    found = said(None, recipe, 5, data=numbers, problem=own._replace(convex=named.convex))
+    assert found == pytest.approx(said(None, recipe, 5, data=numbers, problem=named), rel=1e-6) and found
