@@ -4,7 +4,13 @@ Mitra, Hassani and Pappas, "Online Federated Learning", 2021, equation (2):
 
     R_T = 1/m sum_t sum_i l_t(x_{i,t}) - min over u in X of sum_t l_t(u),    l_t = 1/m sum_i l_{i,t}.
 
-Dynamic regret lets the comparator choose anew in each step: sum_t min over u of l_t(u) in the second place.
+The paper lets all m clients act in every step. Where only those in A_t have examples at t, l_t is the mean over A_t,
+and who is silent is neither charged nor compared:
+
+    R_T = 1/m sum_t sum_{i in A_t} l_t(x_{i,t}) - min over u in X of sum_t |A_t|/m l_t(u).
+
+So the best point pays what clients pay, for everyone who acts, and every example counts the same. Dynamic regret lets
+it choose anew in each step: the minimum stands inside the sum over t.
 """
 
 from __future__ import annotations
@@ -13,6 +19,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+
+from cantons.protocol import Progress
 
 Points = Callable[[np.ndarray], np.ndarray]  # rows of vectors -> as many points of the set
 
@@ -32,10 +40,15 @@ class Best(NamedTuple):
     moving: float | None = None  # what the best point of each step would have cost, where that is known
 
 
-def half_squared_costs(means: np.ndarray, squares: np.ndarray, nearest: Points) -> Costs:
+Comparator = Callable[[Progress], Best | str]  # or why there is none; "" where it is only too early to ask
+
+
+def half_squared_costs(means: np.ndarray, squares: np.ndarray, shares: np.ndarray, nearest: Points) -> Costs:
     """For |x - a|^2 / 2, given each step's mean of a (a row) and of |a|^2: the point nearest to a mean is best.
 
-    >>> about = half_squared_costs(np.array([[1.0], [3.0]]), np.array([1.0, 9.0]), lambda points: points)
+    `shares` are |A_t|/m: how much each step counts.
+
+    >>> about = half_squared_costs(np.array([[1.0], [3.0]]), np.array([1.0, 9.0]), np.ones(2), lambda points: points)
     >>> about.fixed, about.moving
     (array([0., 1.]), array([0., 0.]))
     """
@@ -43,23 +56,24 @@ def half_squared_costs(means: np.ndarray, squares: np.ndarray, nearest: Points) 
     def least(middle: np.ndarray, square: np.ndarray) -> np.ndarray:
         return ((nearest(middle) - middle) ** 2).sum(axis=1) / 2 + (square - (middle**2).sum(axis=1)) / 2
 
-    counts = np.arange(1, len(means) + 1)
-    so_far = np.cumsum(means, axis=0) / counts[:, None], np.cumsum(squares) / counts
-    return Costs(counts * least(*so_far), np.cumsum(least(means, squares)))
+    total = np.cumsum(shares)
+    divisor = np.where(total > 0, total, 1)
+    so_far = np.cumsum(shares[:, None] * means, axis=0) / divisor[:, None], np.cumsum(shares * squares) / divisor
+    return Costs(total * least(*so_far), np.cumsum(shares * least(means, squares)))
 
 
-def linear_costs(means: np.ndarray, furthest: Points) -> Costs:
-    """For <x, a>, given each step's mean of a: the point furthest against a sum is best.
+def linear_costs(means: np.ndarray, shares: np.ndarray, furthest: Points) -> Costs:
+    """For <x, a>, given each step's mean of a and how much it counts: the point furthest against a sum is best.
 
-    >>> about = linear_costs(np.array([[1.0], [-3.0]]), np.sign)  # in [-1, 1]
+    >>> about = linear_costs(np.array([[1.0], [-3.0]]), np.ones(2), np.sign)  # in [-1, 1]
     >>> about.fixed, about.moving
     (array([-1., -2.]), array([-1., -4.]))
     """
 
-    def least(slopes: np.ndarray) -> np.ndarray:
-        return (furthest(-slopes) * slopes).sum(axis=1)
+    def least(gradients: np.ndarray) -> np.ndarray:
+        return (furthest(-gradients) * gradients).sum(axis=1)
 
-    return Costs(least(np.cumsum(means, axis=0)), np.cumsum(least(means)))
+    return Costs(least(np.cumsum(shares[:, None] * means, axis=0)), np.cumsum(shares * least(means)))
 
 
 def absolute_cost(targets: np.ndarray, nearest: Points) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -17,14 +16,16 @@ from cantons.regret.average import average_regret, best_in_hindsight
 from cantons.regret.best_pair import BestPair
 from cantons.regret.cycle import times_met
 from cantons.regret.fedres_bounds import fedres_theorem2_bound, measured
+from cantons.regret.why_not import ABSTAINED, Measure, other_order
 from cantons.solve.least_squares import features, vector
 
+NONE = "no regret: "
 CHEAP, COSTLY = 1e9, 1e11  # multiplications: a third of a second, which every evaluation may take; half a minute
 
 
 def hindsight_regret(problem: Problem, algorithm: Algorithm, clock: Clock, data: Federation,
-                     start: tuple[PyTree, PyTree], rounds: int) -> Callable[[Progress], dict[str, float]]:
-    """What an evaluation of an online run says about regret: nothing, unless the loss is squared and models are linear.
+                     start: tuple[PyTree, PyTree], rounds: int) -> Measure | str:
+    """What an evaluation of an online run says about regret, if the loss is squared and both models are linear.
 
     "online.regret" is the average regret of Agarwal, Langford and Wei's equation (1), against the best pair for the
     examples met so far, in no ball whatever `radius` the algorithm has. "online.regret_bound" is what their Theorem 2
@@ -33,18 +34,24 @@ def hindsight_regret(problem: Problem, algorithm: Algorithm, clock: Clock, data:
     take long is solved after the last step only, or not at all.
     """
     joint, online = problem.residual, clock.online
-    if online is None or joint is None or not joint.quadratic or algorithm.score or online.order != "cycle":
-        return lambda progress: {}
+    if online is None or joint is None or algorithm.score is not None:
+        return ""
+    if not joint.quadratic:
+        return f"{NONE}the best pair of models is known for the squared loss, unclipped, and two linear models only."
+    if online.order != "cycle":
+        return f"{NONE}{other_order(online)}."
     table = _Table(joint, data.clients.train, jax.device_get(start), rounds * online.batch)  # a run uses up its state
     if table.cost > COSTLY:
-        return lambda progress: {}
+        return f"{NONE}to find the best pair of models takes {table.cost:.0e} multiplications, more than {COSTLY:.0e}."
     weights = np.asarray(clock.arrays.weights, float)
     delays = np.asarray(clock.arrays.up[1]) + np.asarray(clock.arrays.down[1])
 
-    def regret(progress: Progress) -> dict[str, float]:
+    def regret(progress: Progress) -> dict[str, float] | str:
         steps = progress.round
-        if not steps or (table.cost > CHEAP and steps < rounds) or progress.rejected.any():
-            return {}  # who abstained was not charged, and it is not known for what
+        if progress.rejected.any():
+            return f"{NONE}{ABSTAINED}."
+        if not steps or (table.cost > CHEAP and steps < rounds):
+            return {}
         met = np.asarray(progress.met, np.int64)
         counts = [times[:kept] / online.batch for times, kept in
                   zip(times_met(met * online.batch, table.sizes), table.kept, strict=True)]

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from cantons.data import Federation
 from cantons.metrics import statistics
 from cantons.protocol import Algorithm, Clock, Problem, Progress, PyTree, State
-from cantons.regret import regret_of
+from cantons.regret import Regret, regret_of
 from cantons.study.record import Columns, Row
 
 
-def online_metrics(problem: Problem, algorithm: Algorithm, clock: Clock, data: Federation,
-                   start: tuple[PyTree, PyTree], rounds: int) -> Callable[[State], tuple[Row, Columns]]:
-    """For a run that begins at `start`: state -> its numbers, and those of each client; none if there is no stream."""
-    if not clock.online:
-        return lambda state: ({}, {})
-    regret = regret_of(problem, algorithm, clock, data, start, rounds)
+class OnlineMetrics:
+    """state -> the numbers of a stream so far, and those of each client; none if there is no stream."""
 
-    def measure(state: State) -> tuple[Row, Columns]:
+    def __init__(self, problem: Problem, regret: Regret | None):
+        self.problem, self.regret = problem, regret
+
+    @property
+    def why_not(self) -> str:
+        """Why a regret is not measured, in a sentence for the user; it may be found out late."""
+        return "" if self.regret is None else self.regret.why_not
+
+    def __call__(self, state: State) -> tuple[Row, Columns]:
+        if self.regret is None:
+            return {}, {}
         progress = progress_of(state)
-        row, columns = online_row(problem, progress)
-        return row | regret(progress), columns
+        row, columns = online_row(self.problem, progress)
+        return row | self.regret.measure(progress), columns
 
-    return measure
+
+def online_metrics(problem: Problem, algorithm: Algorithm, clock: Clock, data: Federation,
+                   start: tuple[PyTree, PyTree], rounds: int) -> OnlineMetrics:
+    """What to measure in a run that begins at `start`."""
+    return OnlineMetrics(problem, regret_of(problem, algorithm, clock, data, start, rounds) if clock.online else None)
 
 
 def progress_of(state: State) -> Progress:

@@ -14,6 +14,7 @@ from cantons.data import Federation, alike, pooled
 from cantons.engine.many import Many
 from cantons.errors import InputError, at_least
 from cantons.protocol import Problem, Recipe
+from cantons.regret import Regret
 from cantons.regret.collective import collective_regret
 from cantons.study.online_metrics import online_row, progress_of
 from cantons.study.record import scored, traffic_of, travelled
@@ -73,8 +74,8 @@ def _together(problem: Problem, data: list[Federation], recipe: Recipe, rounds: 
     check_parts(recipe.name, algorithm, jax.tree.map(lambda leaf: leaf[0], jax.device_get(states)), private)
     traffic = traffic_of(*many.message_and_upload(states))
     begun = jax.device_get(states.server.shared)
-    regrets = [collective_regret(problem, algorithm, ticking, one,
-                                 (jax.tree.map(lambda leaf, index=index: leaf[index], begun), private), rounds)
+    regrets = [Regret([collective_regret(problem, algorithm, ticking, one, (
+        jax.tree.map(lambda leaf, index=index: leaf[index], begun), private), rounds)])
                for index, (one, (_, ticking)) in enumerate(zip(data, parts, strict=True))]
     histories: list[list[dict[str, Any]]] = [[] for _ in data]
     for done in stops:
@@ -85,7 +86,7 @@ def _together(problem: Problem, data: list[Federation], recipe: Recipe, rounds: 
             row, _ = scored(problem, one, {"clients": score})
             if clock.online:
                 progress = progress_of(state)
-                row |= online_row(problem, progress)[0] | regrets[index](progress)
+                row |= online_row(problem, progress)[0] | regrets[index].measure(progress)
             history.append({"round": done, **row, **travelled(one, state, traffic)[0]})
         watch(done)
     return histories

@@ -35,13 +35,13 @@ def by_scipy(loss, entries, constraints=(), bounds=None, start=None):
 def test_two_steps_of_two_clients_by_hand():
     """Targets -1, 3 and then 5, 5 in [0, 2]: the means are 1 and 5, and 3 over both."""
     means, squares = np.array([[1.0], [5.0]]), np.array([5.0, 25.0])
-    costs = half_squared_costs(means, squares, lambda points: points.clip(0, 2))
+    costs = half_squared_costs(means, squares, np.ones(2), lambda points: points.clip(0, 2))
     np.testing.assert_allclose(costs.fixed, [(4 + 4) / 4, (9 + 1) / 4 + (9 + 9) / 4])  # at 1, then at 2
     np.testing.assert_allclose(costs.moving, [2, 2 + (9 + 9) / 4])
 
 
 def test_streams_are_met_round_and_round():
-    rows = met_rows(np.array([0, 4]), np.array([4, 3]), np.arange(5), batch=2)
+    rows = met_rows(np.array([0, 4]), np.array([4, 3]), np.tile(np.arange(5)[:, None], 2), batch=2)
     assert rows[:, 0].ravel().tolist() == [0, 1, 2, 3] * 2 + [0, 1]
     assert rows[:, 1].ravel().tolist() == [4, 5, 6] * 3 + [4]
 
@@ -56,8 +56,8 @@ def test_exact_costs_are_those_of_scipy_after_every_step(within, constraints, bo
     targets = RANDOM.normal(0.3, 1, (7, 4, 3))  # steps, draws, entries
     means, squares = targets.mean(axis=1), (targets**2).sum(axis=-1).mean(axis=1)
     start = np.asarray(within.start(jnp.zeros(3)))
-    halves = half_squared_costs(means, squares, rows_of(within.project))
-    lines = linear_costs(means, rows_of(within.corner))
+    halves = half_squared_costs(means, squares, np.ones(7), rows_of(within.project))
+    lines = linear_costs(means, np.ones(7), rows_of(within.corner))
     for steps in range(1, 8):
         met = targets[:steps]
         for loss, costs in ((lambda x, met=met: ((x - met) ** 2).sum(axis=(0, 2)).mean() / 2, halves),
