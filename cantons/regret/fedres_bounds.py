@@ -43,7 +43,7 @@ def measured(start: BestPair, best: BestPair, inputs_global: Rows, inputs_local:
     example divided by its size.
     """
     met = [np.asarray(count) > 0 for count in counts]
-    slopes, variances, loss_variances = [0.0], [], []
+    squared_gradients, variances, loss_variances = [0.0], [], []
     norms = [(there**2).sum(axis=1) + (here**2).sum(axis=1)
              for there, here in zip(inputs_global, inputs_local, strict=True)]
     for pair in (start, best):
@@ -59,21 +59,21 @@ def measured(start: BestPair, best: BestPair, inputs_global: Rows, inputs_local:
             mean = [2 * (shares * error) @ part[client][rows] for part in (inputs_global, inputs_local)]
             variances.append((shares @ squares - sum(float(half @ half) for half in mean)) / batch)
             loss_variances.append((shares @ error**4 - (shares @ error**2) ** 2) / batch)
-            slopes.append(float(squares.max()))
+            squared_gradients.append(float(squares.max()))
     return Measured(
         shared_distance=float(((best.shared - start.shared) ** 2).sum()),
         private_distances=np.array([((one - other) ** 2).sum() for one, other in
                                     zip(best.private, start.private, strict=True)]),
         diameter=max(float(np.linalg.norm(part)) for pair in (start, best) for part in (pair.shared, *pair.private)),
-        steepest=float(np.sqrt(max(slopes))),
+        steepest=float(np.sqrt(max(squared_gradients))),
         smoothness=2 * max([0.0, *(float(norm[rows].max()) for norm, rows in zip(norms, met, strict=True)
                                    if rows.any())]),
-        gradient_variances=_worse(variances), loss_variances=_worse(loss_variances),
+        gradient_variances=_larger(variances), loss_variances=_larger(loss_variances),
         dimensions=len(best.shared) + sum(len(own) for own in best.private))
 
 
-def _worse(values: Sequence[float]) -> np.ndarray:
-    """At either of two pairs of models."""
+def _larger(values: Sequence[float]) -> np.ndarray:
+    """Each client's value at the first pair of models or at the second, whichever is larger; none is below 0."""
     return np.maximum(np.reshape(values, (2, -1)).max(axis=0), 0.0)
 
 

@@ -48,11 +48,11 @@ def minimise_for_steps(objective: Callable[[PyTree], Array], start: PyTree, step
 
     def step(_, carry):
         best, lowest, point, ahead, speed, size = carry
-        value, slope = jax.value_and_grad(height)(ahead)
+        value, gradient = jax.value_and_grad(height)(ahead)
 
         def tried(size):
-            move = inside(ahead - size * slope) - ahead
-            bound = value + slope @ move + move @ move / (2 * size)
+            move = inside(ahead - size * gradient) - ahead
+            bound = value + gradient @ move + move @ move / (2 * size)
             return move, height(ahead + move) > bound + 10 * jnp.finfo(flat.dtype).eps * jnp.abs(value)
 
         def too_long(carry):
@@ -96,12 +96,12 @@ def build_minimiser(objective: Callable[[PyTree, PyTree], Array], project: Calla
 
         def step(state):
             point, ahead, momentum, steep, _, count = state
-            value, slope = both(ahead, given)
+            value, gradient = both(ahead, given)
 
             def reached(steep):
-                there = project(jax.tree.map(lambda leaf, part: leaf - part / steep, ahead, slope))
+                there = project(jax.tree.map(lambda leaf, part: leaf - part / steep, ahead, gradient))
                 move = jax.tree.map(jnp.subtract, there, ahead)
-                model = value + _inner(slope, move) + steep / 2 * _inner(move, move)
+                model = value + _inner(gradient, move) + steep / 2 * _inner(move, move)
                 rounding = 1e-14 * (1 + jnp.abs(value))
                 return there, objective(there, given) <= model + rounding
 

@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cantons.algorithm.least_squares import features, vector
 
 import cantons as ct
 from cantons.algorithm.fedres_erm import Server
 from cantons.engine.fanout import Fanout
 from cantons.engine.step import one_step
+from cantons.solve.least_squares import features, vector
 
 pytestmark = pytest.mark.usefixtures("float64")
 

@@ -132,12 +132,12 @@ def test_in_balls_the_loss_is_least_to_ten_digits(twist, radii):
     there, here = zip(*(TWISTS[twist](*client) for client in zip(there, here, strict=True)), strict=True)
     found = joined(best_pair(there, here, targets, weights, *radii))
     design, wanted, places = stacked(there, here, targets, weights)
-    slope = 2 * design.T @ (design @ found - wanted)
+    gradient = 2 * design.T @ (design @ found - wanted)
     ridge, allowance = np.zeros(places[-1]), 0.0
     for block in range(len(places)):
         mine = slice(places[block - 1] if block else 0, places[block])
         norm = found[mine] @ found[mine]
-        multiplier = max(0.0, -slope[mine] @ found[mine] / (2 * norm)) if norm else 0.0
+        multiplier = max(0.0, -gradient[mine] @ found[mine] / (2 * norm)) if norm else 0.0
         ridge[mine] = np.sqrt(multiplier)
         allowance += multiplier * radii[block > 0] ** 2
     longer, zeros = np.concatenate([design, np.diag(ridge)]), np.zeros(places[-1])
@@ -182,14 +182,14 @@ def test_the_solver_serves_other_losses_and_several_outputs():
     there, here, targets, _ = federation(rows=(40, 30), own=(2, 1))
     signs = [np.sign(target) for target in targets]
     found = best_pair_by_solver(there, here, signs, [1.0, 0.5], logistic)
-    slopes = [weight * logistic(output, sign)[1] for weight, output, sign in
-              zip((1.0, 0.5), found.outputs(there, here), signs, strict=True)]
-    np.testing.assert_allclose(sum(part.T @ slope for part, slope in zip(there, slopes, strict=True)), 0, atol=1e-6)
-    np.testing.assert_allclose(here[1].T @ slopes[1], 0, atol=1e-6)
+    gradients = [weight * logistic(output, sign)[1] for weight, output, sign in
+                 zip((1.0, 0.5), found.outputs(there, here), signs, strict=True)]
+    np.testing.assert_allclose(sum(part.T @ own for part, own in zip(there, gradients, strict=True)), 0, atol=1e-6)
+    np.testing.assert_allclose(here[1].T @ gradients[1], 0, atol=1e-6)
 
     def each_output(outputs, target):  # every output has the same target, so all columns are alike
-        values, slope = squared(outputs, target[:, None])
-        return values.sum(axis=1), slope
+        values, gradient = squared(outputs, target[:, None])
+        return values.sum(axis=1), gradient
 
     several = best_pair_by_solver(there, here, targets, [1.0, 1.0], each_output, outputs=2)
     np.testing.assert_allclose(several.shared[:, 0], best_pair(there, here, targets, [1.0, 1.0]).shared, atol=1e-6)
