@@ -209,7 +209,7 @@ P_NORM = ct.fedomd(mirror={"name": "p_norm", "p": 1.5}, within={"name": "ball", 
 def test_one_sentence_says_why_there_is_none(problem, recipe, clock, because):
     found = door(problem, NUMBERS, recipe, **{"score": "everyone", **clock})
     assert re.fullmatch(rf"{because}.*\.", found.why_not), found.why_not
-    assert found.measure(progress_of()) == {} and found.why_not.count("no ") >= 1
+    assert found.measure(progress_of()) == {}
 
 
 @pytest.mark.parametrize(("problem", "recipe", "clock"), [
@@ -228,8 +228,9 @@ def test_a_client_that_abstained_ends_it_and_that_is_said(problem, clock):
     recipe = ct.fedomd(step_size=0.1, within=BOX) if problem.residual is None else ct.fedres_online_sgd()
     found = door(problem, NUMBERS, recipe, **clock)
     assert found.measure(progress_of()) and found.why_not == ""
-    assert found.measure(progress_of(rejected=1)) == {} and "abstained" in found.why_not
-    assert found.why_not == (found.measure(progress_of(rejected=1)) or found.why_not), "it is said once"
+    for _ in range(2):
+        assert found.measure(progress_of(rejected=1)) == {}
+        assert found.why_not.count("abstained") == 1, "it is said once"
 
 
 def test_meetings_that_the_clock_did_not_plan_are_not_guessed():
