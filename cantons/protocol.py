@@ -135,6 +135,15 @@ class Residual(NamedTuple):
     blank: Callable[[int], Batch] | None = None  # so many empty rows, for one who wants to keep examples
 
 
+class Convex(NamedTuple):
+    """Losses that are convex in all parameters together, and how the best point for many of them is found."""
+
+    curvature: float = 0.0  # the least second derivative of any example's loss, in any direction
+    # "half_squared", "absolute" or "linear": the loss of x is |x - a|^2 / 2, |x - a|_1 or <x, a> for an input a,
+    # and the best point is known by adding up. "smooth": any other, whose best point is searched for by gradients.
+    form: str = "smooth"
+
+
 class Problem(NamedTuple):
     """What is minimised: sum_i weight_i * loss_i(shared, private_i) + central_loss(shared)."""
 
@@ -146,6 +155,8 @@ class Problem(NamedTuple):
     central_loss: Callable[[PyTree, Batch], Array] | None = None
     spec: Mapping[str, Any] | None = None  # the named parts and options that rebuild this problem
     residual: Residual | None = None  # where predictions are joint, their two halves
+    convex: Convex | None = None  # None: not known to be
+    numeric_targets: bool = False  # targets are quantities: labels, numbered 0, 1, ..., will not do
 
 
 class Receipt(NamedTuple):
@@ -409,9 +420,9 @@ class Progress(NamedTuple):
     downloads: np.ndarray  # per client: messages it got
     uploads: np.ndarray  # per client: its uploads, rejected ones too: they travelled
     rejected: np.ndarray  # per client: uploads left out because they were not finite
-    outvoted: np.ndarray | None = None  # per client: uploads that the aggregation rule set aside
     met: np.ndarray | None = None  # online, per client: how often it has met new examples, abstaining or not
     charged: Mapping[str, np.ndarray] = {}  # online, per client: each metric, summed over the steps so far
+    outvoted: np.ndarray | None = None  # per client: uploads that the aggregation rule set aside
     reports: Mapping[str, float] = {}  # what the rule reported, as means over `reported` rounds
     reported: int = 0
 

@@ -1,4 +1,4 @@
-"""Owns: one file per method, as pure functions. May import: aggregate, mirror, problem, recipe, protocol, errors."""
+"""Owns: one file per method. May import: regret, aggregate, mirror, problem, solve, recipe, protocol, errors."""
 
 from cantons.algorithm.bandit import fedres_bandit
 from cantons.algorithm.fedavg import fedavg, fedavg_finetune

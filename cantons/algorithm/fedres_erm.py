@@ -15,11 +15,11 @@ import jax.numpy as jnp
 from cantons.aggregate import total
 from cantons.algorithm.fedres_history import Fit, erm_from_history, play_from_history
 from cantons.algorithm.fedres_online import Upload, joint_prediction
-from cantons.algorithm.least_squares import Normal, equations, features, no_equations, solver, vector
 from cantons.algorithm.trees import add
 from cantons.errors import at_least, one_of, positive
 from cantons.protocol import Algorithm, Array, Needs, Problem, PyTree
 from cantons.recipe import algorithm
+from cantons.solve.least_squares import Normal, equations, features, no_equations, solver, vector
 
 
 class Server(NamedTuple):

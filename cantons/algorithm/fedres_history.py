@@ -13,10 +13,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cantons.algorithm.minimise import minimise
 from cantons.algorithm.trees import zeros
 from cantons.errors import InputError
 from cantons.protocol import Algorithm, Array, Batch, Needs, PyTree, Residual, Stack
+from cantons.solve.fista import minimise_for_steps
 
 
 class Fit(NamedTuple):
@@ -114,7 +114,7 @@ def _from_history(joint: Residual, population: int, fit: Fit, client_update: Cal
             return joint.loss(joint.shared(shared, seen) + outputs, targets, mask.astype(outputs.dtype))
 
         start = server.shared if fit.ties == "nearest" else zeros(server.shared)
-        return server._replace(shared=minimise(loss, start, fit.solver_steps, fit.radius))
+        return server._replace(shared=minimise_for_steps(loss, start, fit.solver_steps, fit.radius))
 
     def model(key, shared, client, data):
         return shared, client.private
@@ -144,7 +144,7 @@ def _fitted(joint: Residual, fit: Fit, client: Client) -> Client:
         return joint.loss(client.outputs + joint.private(private, client.inputs), client.targets, mask)
 
     start = client.private if fit.ties == "nearest" else zeros(client.private)
-    found = minimise(loss, start, fit.solver_steps, fit.private_radius)
+    found = minimise_for_steps(loss, start, fit.solver_steps, fit.private_radius)
     return client._replace(private=jax.tree.map(
         lambda new, old: jnp.where(client.met > 0, new, old), found, client.private))
 

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from cantons.data import Federation, label_counts, label_skew
 from cantons.errors import InputError
-from cantons.report.collect import collect
+from cantons.report.collect import collect, scored_set
 from cantons.report.numbers import score
 from cantons.report.skew import write_skew
 from cantons.report.table import COLUMNS, cells, comparison_rows
@@ -87,8 +87,9 @@ def comparison(folders: Sequence[Path]) -> None:
             break
         gone.append(column)
     spread = f"; mean ± deviation of {max(seeds)} seeds" if len(seeds) == 1 and max(seeds) > 1 else ""
-    test_set = groups[0].study["data"]["test_set"]
-    console.print(Text(f"{rows[0]['metric']} on the test set: {test_set}{spread}"))
+    rows_scored = ("of each example before it was learned from" if scored_set(groups) == "online" else
+                   f"on the test set: {groups[0].study['data']['test_set']}")
+    console.print(Text(f"{rows[0]['metric']} {rows_scored}{spread}"))
     console.print(_table(cells(rows, gone)))
 
 
@@ -185,10 +186,16 @@ def _as_changes(point: Mapping[str, Any]) -> str:
     return " ".join(f"--set {shlex.quote(word)}" for word in words)
 
 
+def _scored(record: Mapping[str, Any], metric: str) -> str:
+    """The score on test rows; on a stream without any, that of the examples met so far."""
+    tested, met = (f"{place}.personal.{metric}.mean" for place in ("test", "online"))
+    return met if met in record and not math.isfinite(record.get(tested, math.nan)) else tested
+
+
 def _score(record: Mapping[str, Any]) -> str:
     """The latest scores and the speed, as the progress bar shows them."""
     scores = [f"{metric} {score(record[key])}" for metric in ("loss", "accuracy")
-              if (key := f"test.personal.{metric}.mean") in record]
+              if (key := _scored(record, metric)) in record]
     speed = record.get("updates_per_second")
     return ", ".join([*scores, *([f"{speed:,.0f} clients/s" if speed < 1e4 else f"{speed / 1e3:,.0f}k clients/s"]
                                  if speed else [])])

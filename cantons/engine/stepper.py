@@ -93,5 +93,5 @@ def progress_of(state: State) -> Progress:
     round, skipped, ledger, (met, charged), reports, reported = jax.device_get(
         (state.round, state.skipped, state.ledger, stream, dict(state.reports), state.reported))
     _, downloads, uploads, rejected, outvoted = ledger.T
-    return Progress(int(round), int(skipped), downloads, uploads, rejected, outvoted, met, charged,
+    return Progress(int(round), int(skipped), downloads, uploads, rejected, met, charged, outvoted,
                     {name: float(value) for name, value in reports.items()}, int(np.sum(reported, dtype=int)))

@@ -10,10 +10,10 @@ from jax.flatten_util import ravel_pytree
 
 from cantons.errors import InputError
 from cantons.mirror.balls import is_centred
-from cantons.mirror.levels import fill
 from cantons.mirror.maps import MirrorMap, above_zero
 from cantons.mirror.norms import size
 from cantons.mirror.quadratics import onto_affine, onto_ball
+from cantons.mirror.roots import water_filling
 from cantons.mirror.sets import ConvexSet, known
 from cantons.protocol import PyTree
 
@@ -56,7 +56,7 @@ def _filled(mirror: MirrorMap, feasible: ConvexSet) -> Projection | None:
     def project(dual):
         feasible.start(dual)  # refuses a cap under which they cannot
         vector, back = ravel_pytree(dual)
-        return back(fill(lambda vector: ravel_pytree(mirror.to_primal(back(vector)))[0],
+        return back(water_filling(lambda vector: ravel_pytree(mirror.to_primal(back(vector)))[0],
                          lambda vector: ravel_pytree(mirror.to_dual(back(vector)))[0],
                          vector, feasible.options["total"], feasible.options["cap"]))
 

@@ -10,9 +10,9 @@ from jax.flatten_util import ravel_pytree
 from numpy.typing import ArrayLike
 
 from cantons.errors import InputError
-from cantons.mirror.levels import root
 from cantons.mirror.maps import MirrorMap
 from cantons.mirror.norms import Convexity, Norm, finite, power
+from cantons.mirror.roots import root
 from cantons.mirror.sets import ConvexSet, spread
 from cantons.protocol import PyTree
 

@@ -9,9 +9,9 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from cantons.errors import InputError, positive
-from cantons.mirror.levels import fill
 from cantons.mirror.norms import largest, size
 from cantons.mirror.norms import total as added
+from cantons.mirror.roots import water_filling
 from cantons.mirror.sets import ConvexSet, known
 from cantons.protocol import Array, PyTree
 
@@ -69,7 +69,7 @@ def _filled(kind: str, name: str, total: float, cap: float) -> ConvexSet:
     def project(point):
         entries(point)
         vector, back = ravel_pytree(point)
-        return back(fill(lambda dual: dual, lambda point: point, vector, total, cap))
+        return back(water_filling(lambda dual: dual, lambda point: point, vector, total, cap))
 
     def steps(number: int) -> Array:
         """The entries of a corner: full ones, the rest, zeros."""

@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 
 from cantons.errors import InputError, at_least
-from cantons.models import Model
+from cantons.models import Architecture, Model, Named
 from cantons.problem.losses import Loss, masked_mean
 from cantons.problem.split import is_shared, paths
-from cantons.protocol import Problem, PyTree
+from cantons.protocol import Convex, Problem, PyTree
 
 
 def assemble(model: Model, loss: Loss, split: str, l2: float = 0.0,
@@ -43,6 +43,16 @@ def assemble(model: Model, loss: Loss, split: str, l2: float = 0.0,
         return values
 
     return Problem(init, mean_loss, predict, score, spec=spec)
+
+
+def convex_if_linear(model: Architecture, l2: float = 0.0) -> Convex | None:
+    """Losses that are convex in the outputs are so in the parameters of a linear model; and l2 adds its curvature."""
+    return Convex(l2) if is_linear(model) else None
+
+
+def is_linear(model: Architecture) -> bool:
+    """Is it known to be linear in its parameters?"""
+    return isinstance(model, Named) and model.name == "linear"
 
 
 def _squared_norm(params: PyTree) -> jax.Array | float:

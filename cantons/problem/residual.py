@@ -17,9 +17,10 @@ import numpy as np
 from cantons.errors import InputError, one_of, positive, unknown
 from cantons.models import Architecture, Model, Named
 from cantons.models import linear as linear_model
+from cantons.problem.assemble import is_linear
 from cantons.problem.losses import LOSSES, Loss, masked_mean, same_sign
 from cantons.problem.shaped import Shaped
-from cantons.protocol import Array, Batch, Problem, Residual
+from cantons.protocol import Array, Batch, Convex, Problem, Residual
 
 Features = str | Sequence[int]
 NAMED = ("all", "none", "first_half", "second_half")
@@ -104,12 +105,13 @@ def residual(data: Shaped, *, shared_features: Features = "all", private_feature
         return Batch(jnp.zeros((rows, *shape), int if tokens else float), targets, jnp.zeros(rows))
 
     tokens = any(isinstance(model, Named) and model.name == "embedding" for _, model in sides.values())
-    quadratic = kind == "squared" and clip is None and all(
-        _is_linear(model, columns[side]) for side, (_, model) in sides.items())
+    linear = clip is None and all(_is_linear(model, columns[side]) for side, (_, model) in sides.items())
     about = {"name": "residual", "input_shape": list(shape), "classes": data.classes, "loss": kind, "labels": labels,
              "clip": clip, "shared_features": _plain(shared_features), "private_features": _plain(private_features)}
     return Problem(init, mean_loss, predict, score, spec=_spec(about, shared_model, private_model),
-                   residual=Residual(seen, by_shared, by_private, joint_loss, signed, quadratic, blank))
+                   residual=Residual(seen, by_shared, by_private, joint_loss, signed, linear and kind == "squared",
+                                     blank),
+                   convex=Convex() if linear else None)
 
 
 def _picked(inputs: Array, columns: np.ndarray | None) -> Array:
@@ -159,8 +161,7 @@ def _network(architecture: Architecture, columns: np.ndarray | None, shape: tupl
 
 def _is_linear(architecture: Architecture | None, columns: np.ndarray | None) -> bool:
     """Is a side linear in its parameters? One that sees nothing has none."""
-    model = architecture or linear_model()
-    return (columns is not None and not len(columns)) or (isinstance(model, Named) and model.name == "linear")
+    return (columns is not None and not len(columns)) or is_linear(architecture or linear_model())
 
 
 def _plain(features: Features) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from cantons.errors import InputError, one_of, unknown
 from cantons.models import Architecture, Model, Named, architecture
 from cantons.models import linear as linear_model
-from cantons.problem.assemble import assemble
+from cantons.problem.assemble import assemble, convex_if_linear
 from cantons.problem.bandit import bandit
 from cantons.problem.losses import LOSSES, Loss, same_sign, squared
 from cantons.problem.residual import residual
@@ -29,7 +29,8 @@ def classification(data: Shaped, model: Architecture, *, split: str = "none", l2
     about = {"name": "classification", "input_shape": list(data.input_shape), "classes": data.classes,
              "split": split, "l2": l2}
     network = model(tuple(data.input_shape), data.classes)
-    return assemble(network, LOSSES["softmax"], split, l2, _spec(about, model))
+    problem = assemble(network, LOSSES["softmax"], split, l2, _spec(about, model))
+    return problem._replace(convex=convex_if_linear(model, l2))
 
 
 def regression(data: Shaped, model: Architecture, *, split: str = "none", labels: str = "real",
@@ -40,7 +41,8 @@ def regression(data: Shaped, model: Architecture, *, split: str = "none", labels
              "split": split, "l2": l2}
     network = _single(model(tuple(data.input_shape), 1))
     loss = Loss(squared, same_sign) if labels == "sign" else Loss(squared)
-    return assemble(network, loss, split, l2, _spec(about, model))
+    problem = assemble(network, loss, split, l2, _spec(about, model))
+    return problem._replace(convex=convex_if_linear(model, l2), numeric_targets=True)
 
 
 def logistic(data: Shaped, *, split: str = "none", l2: float = 0.0) -> Problem:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from cantons.errors import one_of
 from cantons.problem.losses import masked_mean
 from cantons.problem.shaped import Shaped
-from cantons.protocol import Array, Problem
+from cantons.protocol import Array, Convex, Problem
 
 LOSSES = {
     "half_squared": lambda point, target: ((point - target) ** 2).sum(-1) / 2,
@@ -49,4 +49,5 @@ def target(data: Shaped, *, loss: str = "half_squared", start: float = 0.0, spli
         return {"loss": each(shared, private, batch.inputs)}
 
     spec: dict[str, Any] = {"name": "target", "input_shape": list(shape), "loss": loss, "start": start, "split": split}
-    return Problem(init, mean_loss, predict, score, spec=spec)
+    convex = Convex(1.0 if loss == "half_squared" else 0.0, loss)
+    return Problem(init, mean_loss, predict, score, spec=spec, convex=convex)

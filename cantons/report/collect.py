@@ -15,6 +15,7 @@ from cantons.errors import InputError
 from cantons.study.folder import Folder, flat, read_json
 
 METRICS = ("accuracy", "loss")  # what a report can score by; the first that every run has is its headline
+SETS = {"test": "test_examples", "online": "train_examples"}  # where scores come from: the first that every run has
 KEYS = ("name", "seed", "rounds", "algorithm", "data")  # what a study must hold to be shown
 APART = ("seed", "checkpoint_every", "keep")  # what may differ between the runs of one group
 
@@ -34,9 +35,9 @@ class Run:
         return np.array([np.nan if row.get(key) is None else row[key] for row in self.history], float)
 
     def scores(self, key: str) -> np.ndarray:
-        """One number of every client at the last evaluation; NaN for clients without test rows."""
-        tested = np.array(self.clients["test_examples"], float) > 0
-        return np.where(tested, np.array(self.clients[key], float), np.nan)
+        """One number of every client at the last evaluation; NaN for clients without rows to be scored on."""
+        rows = self.clients[SETS[key.partition(".")[0]]]
+        return np.where(np.array(rows, float) > 0, np.array(self.clients[key], float), np.nan)
 
 
 @dataclass(frozen=True)
@@ -103,9 +104,9 @@ def read_run(path: Path) -> Run:
         raise InputError(f"{path} has no evaluation yet; let the run reach its first one, then ask again.")
     columns = {name: [row[name] for row in clients] for name in clients[0]}
     run = Run(path, study, read_json(path / "environment.json"), history, columns)
-    if not _metrics(run):
+    if not any(_metrics(run, place) for place in SETS):
         raise InputError(f"{path} has no test scores: its metrics.jsonl lacks test.personal.accuracy.mean and "
-                         "test.personal.loss.mean; run it on data with test rows.")
+                         "test.personal.loss.mean; run it on data with test rows, or on a stream.")
     return run
 
 
@@ -118,12 +119,12 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 def metrics(groups: Sequence[Group]) -> list[str]:
     """The metrics that every run was scored by; the first is the headline."""
-    runs = [run for group in groups for run in group.runs]
-    found = [metric for metric in METRICS if all(metric in _metrics(run) for run in runs)]
+    runs, place = [run for group in groups for run in group.runs], scored_set(groups)
+    found = [metric for metric in METRICS if all(metric in _metrics(run, place) for run in runs)]
     if not found:
-        one, other = runs[0], next(run for run in runs if _metrics(run) != _metrics(runs[0]))
-        raise InputError(f"{one.folder} was scored by {', '.join(_metrics(one))} and {other.folder} by "
-                         f"{', '.join(_metrics(other))}; compare runs that share a metric.")
+        one, other = runs[0], next(run for run in runs if _metrics(run, place) != _metrics(runs[0], place))
+        raise InputError(f"{one.folder} was scored by {', '.join(_metrics(one, place))} and {other.folder} by "
+                         f"{', '.join(_metrics(other, place))}; compare runs that share a metric.")
     return found
 
 
@@ -138,6 +139,17 @@ def diagnostics(groups: Sequence[Group]) -> dict[str, str]:
             elif kind == "clients" and name.endswith(".mean"):
                 found[f"client {name.removesuffix('.mean')}".replace("_", " ")] = key
     return found
+
+
+def scored_set(groups: Sequence[Group]) -> str:
+    """The test rows ("test"), or the stream ("online") where not all runs have test rows."""
+    runs = [run for group in groups for run in group.runs]
+    for place in SETS:
+        if all(_metrics(run, place) for run in runs):
+            return place
+    untested = next(run for run in runs if not _metrics(run, "test"))
+    raise InputError(f"{untested.folder} has no test rows, and not all of these runs met a stream; compare runs that "
+                     "were scored on the same kind of rows.")
 
 
 def differences(studies: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
@@ -157,10 +169,10 @@ def shown(value: Any) -> str:
     return "–" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
-def _metrics(run: Run) -> list[str]:
-    tested = any(float(examples) for examples in run.clients.get("test_examples", ()))
-    return [metric for metric in METRICS if tested and f"test.personal.{metric}" in run.clients
-            and f"test.personal.{metric}.mean" in run.history[-1]]
+def _metrics(run: Run, place: str) -> list[str]:
+    scored = any(float(examples) for examples in run.clients.get(SETS[place], ()))
+    return [metric for metric in METRICS if scored and f"{place}.personal.{metric}" in run.clients
+            and f"{place}.personal.{metric}.mean" in run.history[-1]]
 
 
 def _same_data(one: Run, other: Run) -> None:

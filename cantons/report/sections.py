@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cantons.report import figures
-from cantons.report.collect import Group, diagnostics, differences, metrics, shown
+from cantons.report.collect import Group, diagnostics, differences, metrics, scored_set, shown
 from cantons.report.duel import verdict
 from cantons.report.markup import element, figure, folded, gallery, table
 from cantons.report.table import cells, comparison_rows, legend
@@ -31,8 +31,8 @@ def lead(groups: Sequence[Group]) -> str:
     rounds = sorted({group.study["rounds"] for group in groups})
     length = " to ".join(dict.fromkeys(str(edge) for edge in (rounds[0], rounds[-1])))
     sentence = (f"{methods}: {length} rounds on {data['name']}, {data['population']} clients with {data['examples']} "
-                f"training examples in all. Scores are the {metrics(groups)[0]} on the test set “{data['test_set']}”; "
-                "every client counts the same.")
+                f"training examples in all. Scores are the {metrics(groups)[0]} {scored_on(groups)}; every client "
+                "counts the same.")
     return element("p", sentence, "lead") + "".join(element("p", notice, "notice") for notice in _notices(groups))
 
 
@@ -40,12 +40,14 @@ def results(groups: Sequence[Group]) -> str:
     """The table."""
     rows = comparison_rows(groups)
     spread = ", ± the standard deviation over seeds" if _several(groups) else ""
-    note = f"Test {rows[0]['metric']} after the last round{spread}. {legend(rows)[0].upper()}{legend(rows)[1:]}."
+    note = f"{_headline(groups)} after the last round{spread}. {legend(rows)[0].upper()}{legend(rows)[1:]}."
     return element("h2", "Results") + table(cells(rows), swatches=True) + element("p", note, "note")
 
 
 def learning(groups: Sequence[Group]) -> str:
-    """Test scores of both models against rounds."""
+    """Test scores of both models against rounds, if there are test rows."""
+    if scored_set(groups) != "test":
+        return ""
     drawn = []
     for metric in metrics(groups):
         keys = {model: f"test.{model}.{metric}.mean" for model in MODELS}
@@ -103,17 +105,17 @@ def _collective(groups: Sequence[Group]) -> list[str]:
 def clients(groups: Sequence[Group], reference: Group) -> str:
     """How the scores spread over clients, and who gains and loses against the reference.
 
-    A method that stands alone has its personalised models held against its shared one.
+    A method that stands alone has its personalised models held against its shared one, where there are test rows.
     """
-    metric = metrics(groups)[0]
-    upwards = metric == "accuracy"
-    keys = {model: f"test.{model}.{metric}" for model in MODELS}
-    drawn = [figure(f"{MODELS[model]}: {metric} of every client", partial(
-        figures.ranked, groups, key, f"test {metric}", upwards)) for model, key in keys.items()]
+    metric, scored = metrics(groups)[0], scored_set(groups)
+    upwards, alone = metric == "accuracy", len(groups) == 1
+    models = MODELS if scored == "test" else {"personal": MODELS["personal"]}
+    keys = {model: f"{scored}.{model}.{metric}" for model in models}
+    drawn = [figure(f"{title}: {metric} of every client", partial(
+        figures.ranked, groups, keys[model], f"{scored} {metric}", upwards)) for model, title in models.items()]
     duels = []
     for place, group in enumerate(groups):
-        alone = len(groups) == 1
-        if group is reference and not alone:
+        if "shared" not in models if alone else group is reference:
             continue
         old, new = ("shared", "personal") if alone else (reference.label, group.label)
         before = reference.clients(keys["shared" if alone else "personal"])
@@ -122,15 +124,15 @@ def clients(groups: Sequence[Group], reference: Group) -> str:
             figures.against, before, after, place, (old, new), upwards),
             verdict(before, after, group.runs[0].clients["client"], upwards)))
     averaged = ", averaged over seeds" if _several(groups) else ""
-    note = f"Test {metric} after the last round{averaged}. A dot is a client, a larger dot several."
+    note = f"{_headline(groups)} after the last round{averaged}. A dot is a client, a larger dot several."
     return element("h2", "Clients") + element("p", note, "note") + gallery(drawn) + gallery(duels, "squares")
 
 
 def communication(groups: Sequence[Group]) -> str:
     """Scores against bytes."""
-    metric = metrics(groups)[0]
+    metric, scored = metrics(groups)[0], scored_set(groups)
     drawn = [figure(f"{title}: {metric}", partial(
-        figures.traffic, groups, f"test.personal.{metric}.{statistic}", f"test {metric}"))
+        figures.traffic, groups, f"{scored}.personal.{metric}.{statistic}", f"{scored} {metric}"))
         for statistic, title in (("mean", "Mean of the clients"), ("worst10", "Worst tenth of the clients"))]
     note = "Personalised models, against what a client has sent and received so far."
     return element("h2", "Communication") + element("p", note, "note") + gallery(drawn)
@@ -178,9 +180,20 @@ def environments(groups: Sequence[Group]) -> str:
         for place, folders in places.items())
 
 
+def scored_on(groups: Sequence[Group]) -> str:
+    """Which rows the scores are of, as a sentence has it."""
+    if scored_set(groups) == "online":
+        return "of each example before it was learned from"
+    return f"on the test set “{groups[0].study['data']['test_set']}”"
+
+
+def _headline(groups: Sequence[Group]) -> str:
+    return f"{scored_set(groups).capitalize()} {metrics(groups)[0]}"
+
+
 def _notices(groups: Sequence[Group]) -> list[str]:
     """Runs that are not over, and runs whose scores are not numbers any more."""
-    key = f"test.personal.{metrics(groups)[0]}.mean"
+    key = f"{scored_set(groups)}.personal.{metrics(groups)[0]}.mean"
     found = []
     for run in (run for group in groups for run in group.runs):
         done, asked = run.history[-1]["round"], run.study["rounds"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cantons.report.collect import Group, Run, diagnostics, metrics
+from cantons.report.collect import Group, Run, diagnostics, metrics, scored_set
 from cantons.report.numbers import score
 
 COLUMNS = {  # the title of each, and what it means where that is not plain
@@ -34,20 +34,22 @@ BOUNDS = ("online.collective_bound", "online.regret_bound")
 def comparison_rows(groups: Sequence[Group]) -> list[dict[str, Any]]:
     """One row per method: its score at the end, as the mean over seeds, and what it cost.
 
-    "metric" says what the scores are, "spread" is the standard deviation of "personal" over seeds; a number that
-    the runs do not have, or that is not finite, is None. Diagnostics come last, under their own names.
+    "metric" says what the scores are, "spread" is the standard deviation over seeds of "personal", or of "online" where
+    there are no test rows; a number that the runs do not have, or that is not finite, is None. Diagnostics
+    come last, under their own names.
     """
-    metric = metrics(groups)[0]
+    metric, place = metrics(groups)[0], scored_set(groups)
+    tested = place == "test"
     rows = []
     for group in groups:
-        personal = group.final(f"test.personal.{metric}.mean")
+        personal = group.final(f"{place}.personal.{metric}.mean")
         rows.append({
             "method": group.label, "seeds": len(group.runs), "metric": metric,
-            "personal": _mean(personal),
+            "personal": _mean(personal) if tested else None,
             "spread": _finite(personal.std(ddof=1)) if len(personal) > 1 else None,
-            "worst10": _mean(group.final(f"test.personal.{metric}.worst10")),
-            "shared": _mean(group.final(f"test.shared.{metric}.mean")),
-            "new_clients": _mean(group.final(f"new_test.personal.{metric}.mean")),
+            "worst10": _mean(group.final(f"{place}.personal.{metric}.worst10")),
+            "shared": _mean(group.final(f"test.shared.{metric}.mean")) if tested else None,
+            "new_clients": _mean(group.final(f"new_test.personal.{metric}.mean")) if tested else None,
             "online": _mean(group.final(f"online.personal.{metric}.mean")),
             "reward": _mean(group.final("online.personal.reward.mean")),
             "regret": _first(group, REGRETS),
@@ -87,7 +89,8 @@ def _words(row: Mapping[str, Any], key: str) -> str:
         return str(value)
     if key in ("kib_per_client", "ms_per_round"):
         return f"{value:,.{0 if value >= 100 else 1 if key == 'kib_per_client' else 2}f}"
-    spread = f" ± {score(row['spread'], beside=value)}" if key == "personal" and row["spread"] is not None else ""
+    headline = "online" if row["personal"] is None else "personal"
+    spread = f" ± {score(row['spread'], beside=value)}" if key == headline and row["spread"] is not None else ""
     return score(value) + spread
 
 

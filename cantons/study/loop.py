@@ -220,6 +220,7 @@ class _Log:
         self.columns: Columns = {}
         self.seen = Seen()
         self.diverged = False
+        self.said = ""  # why there is no regret
 
     def begin(self, start: Snapshot) -> None:
         parts = self.run.parts
@@ -270,6 +271,9 @@ class _Log:
         if progress.round and not lost and not self.diverged and not np.isfinite(record["train.personal.loss.mean"]):
             found.append(f"at round {progress.round} the training loss is not a number; a smaller step_size may help.")
             self.diverged = True
+        if self.online.why_not and self.online.why_not != self.said:
+            self.said = self.online.why_not
+            found.append(self.said)
         return found
 
 

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import SimpleNamespace
-
 from cantons.data import Federation
 from cantons.protocol import Algorithm, Clock, Problem, Progress, PyTree
-from cantons.study.collective import collective
-from cantons.study.hindsight import hindsight
+from cantons.regret import Regret, regret_of
 from cantons.study.record import Columns, Row, online_row
 
 
+class OnlineMetrics:
+    """progress -> the numbers of a stream so far, and those of each client; none if there is no stream."""
+
+    def __init__(self, problem: Problem, regret: Regret | None):
+        self.problem, self.regret = problem, regret
+
+    @property
+    def why_not(self) -> str:
+        """Why a regret is not measured, in a sentence for the user; it may be found out late."""
+        return "" if self.regret is None else self.regret.why_not
+
+    def __call__(self, progress: Progress) -> tuple[Row, Columns]:
+        if self.regret is None:
+            return {}, {}
+        row, columns = online_row(self.problem, progress)
+        return row | self.regret.measure(progress), columns
+
+
 def online_metrics(problem: Problem, algorithm: Algorithm, clock: Clock, data: Federation,
-                   start: tuple[PyTree, PyTree], rounds: int) -> Callable[[Progress], tuple[Row, Columns]]:
-    """For a run that begins at `start`: progress -> its numbers, and those of each client; none without a stream."""
-    if not clock.online:
-        return lambda progress: ({}, {})
-    regrets = [measure(problem, algorithm, clock, data, start, rounds) for measure in (hindsight, collective)]
-
-    def measured(progress: Progress) -> tuple[Row, Columns]:
-        row, columns = online_row(problem, progress)
-        state = SimpleNamespace(round=progress.round, rejected=progress.rejected,
-                                in_flight=SimpleNamespace(met=progress.met, scores=progress.charged))
-        for regret in regrets:
-            row |= regret(state)
-        return row, columns
-
-    return measured
+                   start: tuple[PyTree, PyTree], rounds: int) -> OnlineMetrics:
+    """What to measure in a run that begins at `start`."""
+    return OnlineMetrics(problem, regret_of(problem, algorithm, clock, data, start, rounds) if clock.online else None)

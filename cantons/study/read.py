@@ -179,7 +179,7 @@ def _explained(source: str, where: str, error: pydantic.ValidationError) -> Inpu
 
 def _fitting(problem: Problem, data: Federation) -> Problem:
     """Labels that a reader has numbered 0, 1, ... are no quantities, though one could train on them."""
-    if (problem.spec or {}).get("name") == "regression" and data.classes is not None:
+    if problem.numeric_targets and data.classes is not None:
         raise InputError(f"predicts numbers, and the targets of {data.name} are {data.classes} labels; if they are "
                          "numbers, say so (in [data]: regression = true), otherwise use logistic or classification.")
     return problem

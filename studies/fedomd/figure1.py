@@ -21,8 +21,8 @@ import matplotlib
 import numpy as np
 
 import cantons as ct
-from cantons.algorithm.fedomd_bounds import theorem1_step_size
 from cantons.engine.devices import one_device_per_core
+from cantons.regret.fedomd_bounds import fedomd_theorem1_step_size
 from cantons.study.rollouts import rollouts
 
 matplotlib.use("Agg")
@@ -108,7 +108,7 @@ def experts(settings: Settings) -> tuple[float, dict]:
                                                centre=0.0, spread=1.0, apart=0.5, seed=seed)
                            for seed in range(settings.seeds)]}
     steepest = max(float(np.abs(one.train.inputs).max()) for one in streams["simplex"])
-    step_size = theorem1_step_size(np.log(size), steepest, 1, settings.short)
+    step_size = fedomd_theorem1_step_size(np.log(size), steepest, 1, settings.short)
     recipe = ct.fedomd(step_size=step_size, mirror="entropy", within="simplex")
     return step_size, played(settings, streams, periodic(settings.periods), recipe, settings.short, loss="linear",
                              start=1 / size)

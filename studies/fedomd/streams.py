@@ -27,7 +27,7 @@ from cantons.data import Stream, Table, as_stream, from_stream
 from cantons.engine.batched import BatchedSession
 from cantons.engine.devices import one_device_per_core
 from cantons.protocol import Recipe
-from cantons.study.record import met_online, traffic_of, travelled
+from cantons.study.record import traffic_of, travelled
 
 matplotlib.use("Agg")
 from matplotlib import pyplot

@@ -10,9 +10,9 @@ from starting import start
 
 import cantons as ct
 from cantons.algorithm.fedres_erm import Server
-from cantons.algorithm.least_squares import features, vector
 from cantons.engine.mapping import Fanout
 from cantons.engine.online import online_step
+from cantons.solve.least_squares import features, vector
 
 pytestmark = pytest.mark.usefixtures("float64")
 

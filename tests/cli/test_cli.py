@@ -222,3 +222,35 @@ def test_describe_shows_the_clients_of_data_and_draws_their_labels(call, tmp_pat
     assert "model linear" in both and "problem linear" in both
     (tmp_path / "own.py").write_text("def reader(path: str): 'Reads my files.'\n")
     assert "Reads my files." in call("describe", "own:reader").output
+
+
+STREAM = """
+rounds = 6
+[data]
+name = "stream"
+path = "visits.csv"
+client = "who"
+time = "when"
+targets = "y"
+test = 0
+[problem]
+name = "logistic"
+[algorithm]
+name = "fedomd"
+[clock]
+name = "online"
+"""
+
+
+def test_a_stream_without_test_rows_is_run_compared_and_reported_by_what_it_was_charged(call, tmp_path):
+    rows = [f"{'ann' if when % 3 else 'bob'},{when},{when % 5},{when % 2}" for when in range(18)]
+    (tmp_path / "visits.csv").write_text("\n".join(["who,when,x,y", *rows]))
+    (tmp_path / "stream.toml").write_text(STREAM)
+    for words in (["run", "stream.toml"], ["report", "results/stream-0", "--out", "page.html"],
+                  ["compare", "stream.toml", "--algorithm", "fedomd", "--algorithm", "fedavg", "--seeds", "2"],
+                  ["sweep", "stream.toml", "--grid", "algorithm.step_size=0.1,0.2", "--seeds", "1"]):
+        done = call(*words)
+        assert done.exit_code == 0, (words, done.output)
+        assert "nan" not in done.output
+        if words[0] in ("run", "compare"):
+            assert "accuracy of each example before it was learned from" in done.output and "online" in done.output

@@ -17,6 +17,10 @@ def make_stream(make_run):
 
     def make(folder, regret=(None, 0.4, 0.2, 0.1), bound=(None, 4.0, 3.0, 2.0), **more):
         path = make_run(folder, evaluations=(0, 5, 10, 20), **more)
+        table = [line.split(",") for line in (path / "clients.csv").read_text().splitlines()]
+        added = ["train_examples,online.personal.loss", "5,1.25", "5,1.05", "0,0"]  # one never had an example
+        (path / "clients.csv").write_text("".join(
+            ",".join([*line, more]) + "\n" for line, more in zip(table, added, strict=True)))
         file = path / "metrics.jsonl"
         rows = [json.loads(line) for line in file.read_text().splitlines()]
         for row, *values in zip(rows, regret, bound, strict=True):
@@ -68,3 +72,25 @@ def test_a_bound_is_drawn_once_for_all_who_share_it(make_stream, bounds, names):
     dotted = [line for line in axes.lines if line.get_linestyle() == ":"]
     assert len(dotted) == len(names) - 2
     np.testing.assert_array_equal(dotted[0].get_ydata()[1:], [4, 3, 2])
+
+
+def test_a_stream_without_test_rows_is_shown_by_what_it_was_charged(make_run, make_stream, tmp_path):
+    """Where no run has test rows, a client's score is its online one; who has met nothing has none."""
+    folders = [make_stream(name, name=name, algorithm={"name": name}, metric="loss", test_rows=0,
+                           regret=(None, 0.4, 0.2, last)) for name, last in (("a", 0.1), ("b", 0.3))]
+    groups = collect(folders)
+    np.testing.assert_array_equal(groups[0].clients("online.personal.loss"), [1.25, 1.05, np.nan])
+    titles, first, second = cells(comparison_rows(groups))
+    assert "personal" not in titles and "shared" not in titles
+    assert [row[titles.index("online")] for row in (first, second)] == ["1.100", "1.300"]
+    page = write_report(folders, tmp_path / "report.html").read_text("utf-8")
+    assert "<h2>Online</h2>" in page and "b against a" in page and "before it was learned from" in page
+    for absent in ("Learning curves", "diverged", "test set", "test loss", "Test loss"):
+        assert absent not in page
+    alone = write_report(folders[:1], tmp_path / "alone.html").read_text("utf-8")
+    assert "personal against shared" not in alone
+
+
+def test_test_rows_are_the_measure_where_all_runs_have_them(make_run, make_stream, tmp_path):
+    page = write_report([make_stream("a", metric="loss")], tmp_path / "report.html").read_text("utf-8")
+    assert "Learning curves" in page and "on the test set" in page

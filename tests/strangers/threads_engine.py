@@ -35,7 +35,9 @@ class Threads:
     def refuses(self, run):
         if run.clock.online is not None:
             return "runs rounds only; use the engine local for online steps."
-        return "" if adds(run.algorithm.aggregate) else "adds up what its workers send, and this rule wants every upload."
+        if not adds(run.algorithm.aggregate):
+            return "adds up what its workers send, and this rule wants to see every upload."
+        return ""
 
     def start(self, runs, notice=print):
         (run,) = runs

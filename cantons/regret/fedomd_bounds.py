@@ -14,7 +14,6 @@ from typing import Any
 
 import jax
 
-from cantons.algorithm.schedule import Schedule
 from cantons.errors import InputError
 from cantons.mirror import (
     ConvexSet,
@@ -27,42 +26,42 @@ from cantons.mirror import (
 from cantons.protocol import PyTree, State, Theory
 
 
-def theorem1_step_size(divergence: float, lipschitz: float, gap: int, steps: int) -> float:
+def fedomd_theorem1_step_size(divergence: float, lipschitz: float, gap: int, steps: int) -> float:
     """D / (L sqrt(5 tau T)): the constant step with which equation (7) is least, and below (8).
 
     Theorem 1 prints L under the root, where the two terms of (7) would differ by a factor L; Theorem 3 has it outside.
 
-    >>> theorem1_step_size(divergence=20.0, lipschitz=2.0, gap=4, steps=25)
+    >>> fedomd_theorem1_step_size(divergence=20.0, lipschitz=2.0, gap=4, steps=25)
     0.1
     """
     return math.sqrt(divergence / (5 * gap * steps)) / lipschitz
 
 
-def theorem1_bound(divergence: float, lipschitz: float, step_size: float, gap: int, steps: int) -> float:
+def fedomd_theorem1_bound(divergence: float, lipschitz: float, step_size: float, gap: int, steps: int) -> float:
     """Equation (7), for convex losses and a constant step: D^2 / eta + 5 eta L^2 tau T.
 
-    >>> theorem1_bound(divergence=20.0, lipschitz=2.0, step_size=0.1, gap=4, steps=25)
+    >>> fedomd_theorem1_bound(divergence=20.0, lipschitz=2.0, step_size=0.1, gap=4, steps=25)
     400.0
     """
     return divergence / step_size + 5 * step_size * lipschitz**2 * gap * steps
 
 
-def theorem2_bound(lipschitz: float, sigma: float, gap: int, steps: int) -> float:
+def fedomd_theorem2_bound(lipschitz: float, sigma: float, gap: int, steps: int) -> float:
     """Equation (10), for losses sigma-strongly convex relative to the map and steps 2 / (sigma t).
 
     17 L^2 tau / sigma * (1 + log T).
 
-    >>> theorem2_bound(lipschitz=2.0, sigma=2.0, gap=1, steps=1)
+    >>> fedomd_theorem2_bound(lipschitz=2.0, sigma=2.0, gap=1, steps=1)
     34.0
     """
     return 17 * lipschitz**2 * gap / sigma * (1 + math.log(steps))
 
 
-def theorem3_bound(divergence: float, lipschitz: float, most: float, clients: int, gap: int, steps: int,
+def fedomd_theorem3_bound(divergence: float, lipschitz: float, most: float, clients: int, gap: int, steps: int,
                    failure: float = 0.05) -> float:
     """Equation (13): the excess risk of `online_to_batch`, which holds with probability 1 - `failure`.
 
-    For independent examples, losses between 0 and `most`, and the step size of `theorem1_step_size`.
+    For independent examples, losses between 0 and `most`, and the step size of `fedomd_theorem1_step_size`.
     """
     return (5 * lipschitz * math.sqrt(divergence * gap / steps)
             + 2 * most * math.sqrt(2 / steps * math.log(2 * clients / failure)))
@@ -73,7 +72,8 @@ def online_to_batch(state: State) -> PyTree:
     return jax.tree.map(lambda leaf: leaf.sum(axis=0) / state.clients.steps.sum(), state.clients.total)
 
 
-def theory_of(mirror: MirrorMap, within: ConvexSet, step_size: float | dict | Schedule, as_proved: bool) -> Theory:
+def theory_of(mirror: MirrorMap, within: ConvexSet, step_size: float | dict | Callable[..., Any],
+              as_proved: bool) -> Theory:
     """The set, and what the theorems say about a run in it with this map and step size.
 
     There is no bound where an assumption does not hold: Assumption 2 (`mirror.averages`), a bounded set, a map that is
@@ -89,9 +89,9 @@ def theory_of(mirror: MirrorMap, within: ConvexSet, step_size: float | dict | Sc
         steepest = lipschitz / math.sqrt(convexity)  # as if the map were 1-strongly convex
         constant, inverse = (_option(step_size, *names) for names in (("constant", "value"), ("inverse", "start")))
         if constant is not None:
-            return theorem1_bound(divergence, steepest, constant, gap, steps)
+            return fedomd_theorem1_bound(divergence, steepest, constant, gap, steps)
         if inverse is not None and _sigma(mirror, curvature) >= 2 / inverse * (1 - 1e-9):
-            return theorem2_bound(steepest, 2 / inverse, gap, steps)
+            return fedomd_theorem2_bound(steepest, 2 / inverse, gap, steps)
         return None
 
     return Theory(

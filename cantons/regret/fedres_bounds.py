@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cantons.metrics.hindsight import BestPair, Rows
+from cantons.regret.best_pair import BestPair, Rows
 
 
 class Measured(NamedTuple):
@@ -43,7 +43,7 @@ def measured(start: BestPair, best: BestPair, inputs_global: Rows, inputs_local:
     example divided by its size.
     """
     met = [np.asarray(count) > 0 for count in counts]
-    slopes, variances, loss_variances = [0.0], [], []
+    squared_gradients, variances, loss_variances = [0.0], [], []
     norms = [(there**2).sum(axis=1) + (here**2).sum(axis=1)
              for there, here in zip(inputs_global, inputs_local, strict=True)]
     for pair in (start, best):
@@ -59,25 +59,25 @@ def measured(start: BestPair, best: BestPair, inputs_global: Rows, inputs_local:
             mean = [2 * (shares * error) @ part[client][rows] for part in (inputs_global, inputs_local)]
             variances.append((shares @ squares - sum(float(half @ half) for half in mean)) / batch)
             loss_variances.append((shares @ error**4 - (shares @ error**2) ** 2) / batch)
-            slopes.append(float(squares.max()))
+            squared_gradients.append(float(squares.max()))
     return Measured(
         shared_distance=float(((best.shared - start.shared) ** 2).sum()),
         private_distances=np.array([((one - other) ** 2).sum() for one, other in
                                     zip(best.private, start.private, strict=True)]),
         diameter=max(float(np.linalg.norm(part)) for pair in (start, best) for part in (pair.shared, *pair.private)),
-        steepest=float(np.sqrt(max(slopes))),
+        steepest=float(np.sqrt(max(squared_gradients))),
         smoothness=2 * max([0.0, *(float(norm[rows].max()) for norm, rows in zip(norms, met, strict=True)
                                    if rows.any())]),
-        gradient_variances=_worse(variances), loss_variances=_worse(loss_variances),
+        gradient_variances=_larger(variances), loss_variances=_larger(loss_variances),
         dimensions=len(best.shared) + sum(len(own) for own in best.private))
 
 
-def _worse(values: Sequence[float]) -> np.ndarray:
-    """At either of two pairs of models."""
+def _larger(values: Sequence[float]) -> np.ndarray:
+    """Each client's value at the first pair of models or at the second, whichever is larger; none is below 0."""
     return np.maximum(np.reshape(values, (2, -1)).max(axis=0), 0.0)
 
 
-def theorem1_bound(about: Measured, delays: ArrayLike, steps: int) -> float:
+def fedres_theorem1_bound(about: Measured, delays: ArrayLike, steps: int) -> float:
     """Equation (21): FedRes by empirical risk minimisation, for losses between 0 and 1.
 
     sqrt((d + sum d_i) sigma^2 / (P T)) + C_0 (tau / T)^(3/4) + (C_0 tau + d + sum d_i) / T, where the proof has
@@ -89,7 +89,7 @@ def theorem1_bound(about: Measured, delays: ArrayLike, steps: int) -> float:
                  + constant * (late / steps) ** 0.75 + (constant * late + about.dimensions) / steps)
 
 
-def theorem2_step_size(about: Measured, delays: ArrayLike, steps: int) -> float:
+def fedres_theorem2_step_size(about: Measured, delays: ArrayLike, steps: int) -> float:
     """The step size of Theorem 2 for both sides: where the stream's noise, or its delay, would begin to cost more."""
     clients, late = len(about.private_distances), float(np.max(np.asarray(delays))) + 1
     noisy = steps * clients * about.gradient_variances.max()
@@ -98,9 +98,9 @@ def theorem2_step_size(about: Measured, delays: ArrayLike, steps: int) -> float:
     return float(min(choices)) if choices else float("inf")
 
 
-def theorem2_bound(about: Measured, delays: ArrayLike, steps: int, step_size: float | None = None,
+def fedres_theorem2_bound(about: Measured, delays: ArrayLike, steps: int, step_size: float | None = None,
                    private_step_size: float | None = None) -> float:
-    """Equation (26): FedRes.SGD with these step sizes, or with that of `theorem2_step_size`, which leads to (27).
+    """Equation (26): FedRes.SGD with these step sizes, or `fedres_theorem2_step_size`, which leads to (27).
 
     1/(P T) times: |w^g_*|^2 / (2 eta) + sum_i |w_{i,*}|^2 / (2 eta_i) + T sum_i (eta + eta_i) sigma_i^2
     + gamma/2 T sum_i (1 + tau_i^2) (eta^2 P^2 + eta_i^2) G^2 + D G sum_i tau_i.
@@ -108,7 +108,7 @@ def theorem2_bound(about: Measured, delays: ArrayLike, steps: int, step_size: fl
     With E = |w^g_*|^2 + sum_i |w_{i,*}|^2, the middle term of (27) follows from (26) as (gamma E^2 G^2 tau^2)^(1/3) /
     T^(2/3): the paper prints D^4 in place of E^2, which is smaller when many clients are far from 0.
     """
-    shared_step = theorem2_step_size(about, delays, steps) if step_size is None else step_size
+    shared_step = fedres_theorem2_step_size(about, delays, steps) if step_size is None else step_size
     own_step = shared_step if private_step_size is None else private_step_size
     clients = len(about.private_distances)
     late = np.broadcast_to(np.asarray(delays, float), clients) + 1

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cantons.metrics.inside import Eliminated, inside
+from cantons.solve.ball_least_squares import Eliminated, constrained_least_squares
 
 Rows = Sequence[np.ndarray]
 Weights = Sequence[float | np.ndarray]
@@ -57,7 +57,7 @@ def best_pair(inputs_global: Rows, inputs_local: Rows, targets: Rows, weights: W
     if radius is not None:
         bounds = float(radius), float(radius if private_radius is None else private_radius)
         if np.linalg.norm(shared) > bounds[0] or any(np.linalg.norm(each) > bounds[1] for each in own):
-            shared, own = inside(parts, rest, rest_targets, *bounds)
+            shared, own = constrained_least_squares(parts, rest, rest_targets, *bounds)
     return BestPair(shared, tuple(part.basis.T @ each for part, each in zip(parts, own, strict=True)))
 
 
@@ -66,7 +66,7 @@ def best_pair_by_solver(inputs_global: Rows, inputs_local: Rows, targets: Rows, 
                         outputs: int | None = None, iterations: int = 2000) -> BestPair:
     """The same for any smooth convex loss, by L-BFGS: as near as the solver gets, where squares are exact.
 
-    `loss(outputs, targets)` gives the loss of each row and its slopes in the outputs. Models say one number, or a row
+    `loss(outputs, targets)` gives the loss of each row and its gradient in the outputs. Models say one number, or a row
     of `outputs` many. A minimum that is not attained, as for separable classes, is left after `iterations`.
     """
     from scipy.optimize import minimize
@@ -83,16 +83,16 @@ def best_pair_by_solver(inputs_global: Rows, inputs_local: Rows, targets: Rows, 
 
     def objective(vector: np.ndarray) -> tuple[float, np.ndarray]:
         said = unpacked(vector).outputs(inputs_global, inputs_local)
-        value, slopes = 0.0, [np.zeros(shapes[0])]
+        value, gradients = 0.0, [np.zeros(shapes[0])]
         clients = zip(inputs_global, inputs_local, targets, weights, said, strict=True)
         for there, here, target, weight, output in clients:
-            losses, slope = loss(output, target)
+            losses, gradient = loss(output, target)
             shares = np.broadcast_to(weight, len(target)) / total
-            slope = (shares * slope.T).T
+            gradient = (shares * gradient.T).T
             value += float(shares @ losses)
-            slopes[0] = slopes[0] + there.T @ slope
-            slopes.append(here.T @ slope)
-        return value, np.concatenate([slope.ravel() for slope in slopes])
+            gradients[0] = gradients[0] + there.T @ gradient
+            gradients.append(here.T @ gradient)
+        return value, np.concatenate([gradient.ravel() for gradient in gradients])
 
     found = minimize(objective, np.zeros(ends[-1]), jac=True, method="L-BFGS-B",
                      options={"maxiter": iterations, "maxfun": 2 * iterations, "ftol": 1e-15, "gtol": 1e-10})

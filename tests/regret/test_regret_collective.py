@@ -2,7 +2,6 @@
 
 import itertools
 from pathlib import Path
-from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -10,15 +9,16 @@ import pytest
 import scipy.optimize
 
 import cantons as ct
-from cantons.algorithm.fedomd_bounds import (
+from cantons.protocol import Progress
+from cantons.regret import regret_of
+from cantons.regret.fedomd_bounds import (
+    fedomd_theorem1_bound,
+    fedomd_theorem1_step_size,
+    fedomd_theorem2_bound,
+    fedomd_theorem3_bound,
     online_to_batch,
-    theorem1_bound,
-    theorem1_step_size,
-    theorem2_bound,
-    theorem3_bound,
 )
 from cantons.report import write_report
-from cantons.study.collective import collective
 from cantons.study.read import read_study
 from cantons.study.rollouts import rollouts
 
@@ -48,8 +48,8 @@ def said(values, recipe, steps=None, clock=None, problem=None, data=None, **abou
     start, steps = problem.init(jax.random.key(0)), steps or len(values[0])
     ticking = ct.online(**{"score": "everyone", **(clock or {})}).build(data.population)
     nothing = np.zeros(data.population)
-    state = SimpleNamespace(round=steps, rejected=nothing, in_flight=SimpleNamespace(scores={"global_loss": nothing}))
-    return collective(problem, recipe.build(problem, data.population), ticking, data, start, steps)(state)
+    progress = Progress(steps, 0, nothing, nothing, nothing, np.full(data.population, steps), {"global_loss": nothing})
+    return regret_of(problem, recipe.build(problem, data.population), ticking, data, start, steps).measure(progress)
 
 
 def path_by_hand(values, step_size, tau, start=0.0):
@@ -134,9 +134,9 @@ def test_the_steepest_gradient_of_half_squares_is_exact():
     found = said(values, recipe, clock={"sync": 5})
     corners = np.array(list(itertools.product((-1, 1), repeat=2)))
     steepest = max(np.linalg.norm(corner - values, axis=-1).max() for corner in corners)
-    assert found[BOUND] == pytest.approx(theorem2_bound(steepest, 2.0, 5, 20))
+    assert found[BOUND] == pytest.approx(fedomd_theorem2_bound(steepest, 2.0, 5, 20))
     flat = said(values, ct.fedomd(step_size=0.1, within=BOX), clock={"sync": 5})
-    assert flat[BOUND] == pytest.approx(theorem1_bound(1.0, steepest, 0.1, 5, 20))  # D^2 = |(1, 1)|^2 / 2
+    assert flat[BOUND] == pytest.approx(fedomd_theorem1_bound(1.0, steepest, 0.1, 5, 20))  # D^2 = |(1, 1)|^2 / 2
 
 
 @pytest.mark.parametrize(("recipe", "clock", "about"), [
@@ -168,12 +168,11 @@ def test_a_list_of_synchronisations_has_its_longest_gap():
 @pytest.mark.parametrize(("recipe", "clock", "about"), [
     (ct.fedomd(step_size=0.1), {"score": "own"}, {}),
     (ct.fedomd(step_size=0.1), {"order": "shuffle"}, {}),
-    (ct.fedomd(step_size=0.1), {"active": np.eye(4, dtype=bool)}, {}),
     (ct.fedomd(step_size=0.1), {}, {"split": "all"}),
     (ct.fedomd(step_size=0.1, feedback="two_point"), {}, {}),
     (ct.fedomd(step_size=0.1), {}, {"loss": "linear"}),  # without an end, nothing is furthest
     (ct.fedomd(mirror={"name": "p_norm", "p": 1.5}, within={"name": "ball", "radius": 1, "norm": 1.5}), {}, {}),
-], ids=["own losses", "shuffled", "silent", "private", "two points", "no corner", "no nearest point"])
+], ids=["own losses", "shuffled", "private", "two points", "no corner", "no nearest point"])
 def test_no_regret_where_it_cannot_be_known(recipe, clock, about):
     assert not said(targets(width=2), recipe, clock=clock, **about)
 
@@ -224,8 +223,8 @@ def test_rollouts_say_what_runs_say_and_regret_grows_with_the_period():
 def test_the_average_prediction_has_the_excess_risk_of_theorem_3(tau):
     """Targets are uniform on [-1/2, 1] and independent; the risk of x is (x - 1/4)^2 / 2 above its least."""
     clients, steps, steepest, most = 5, 600, 2.0, 2.0
-    step_size = theorem1_step_size(2.0, steepest, tau, steps)  # D^2 = (1 + 1)^2 / 2 from z = -1
-    bound = theorem3_bound(2.0, steepest, most, clients, tau, steps, failure=0.01)
+    step_size = fedomd_theorem1_step_size(2.0, steepest, tau, steps)  # D^2 = (1 + 1)^2 / 2 from z = -1
+    bound = fedomd_theorem3_bound(2.0, steepest, most, clients, tau, steps, failure=0.01)
     for seed in range(3):
         values = np.random.default_rng(seed).uniform(-0.5, 1, (clients, steps, 1))
         result = played(values, ct.fedomd(step_size=step_size, within=BOX), every=steps, clock={"sync": tau},
@@ -257,3 +256,21 @@ def test_float32_runs_have_it_too_and_leave_the_precision_as_it_was():
     exact = played(targets(), ct.fedomd(step_size=0.1, within=BOX), every=30)
     assert result.final[REGRET] == pytest.approx(exact.final[REGRET], rel=1e-3)
     assert not jax.config.jax_enable_x64
+
+
+@pytest.mark.parametrize("about", [{}, {"loss": "absolute"}, {"loss": "linear"}])
+def test_what_a_problem_is_called_does_not_matter(about):
+    data, recipe = federation(targets()), ct.fedomd(step_size=0.1, within=BOX)
+    named = ct.target(data, **about)
+    assert said(targets(), recipe, problem=named) == said(targets(), recipe, problem=named._replace(spec=None)) != {}
+
+
+def test_a_problem_of_ones_own_has_regret_if_it_says_that_it_is_convex(numbers):
+    """Least squares by hand and by name: the same numbers."""
+    own = ct.from_functions(lambda key: {"w": np.zeros((3, 1))}, lambda params, inputs: inputs @ params["w"],
+                            loss="squared")
+    named = ct.regression(numbers, ct.linear(bias=False))
+    recipe = ct.fedomd(step_size=0.01, within={"name": "ball", "radius": 0.5})
+    assert not said(None, recipe, 5, data=numbers, problem=own)
+    found = said(None, recipe, 5, data=numbers, problem=own._replace(convex=named.convex))
+    assert found == pytest.approx(said(None, recipe, 5, data=numbers, problem=named), rel=1e-6) and found

@@ -15,17 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cantons.metrics.hindsight import BestPair, Rows, best_pair
-
-
-def times_met(examples: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
-    """How often a client that goes round and round has met each of its rows, after so many examples.
-
-    >>> times_met(np.array([5, 0]), np.array([3, 2]))
-    [array([2, 2, 1]), array([0, 0])]
-    """
-    rounds = [divmod(int(met), max(int(size), 1)) for met, size in zip(examples, sizes, strict=True)]
-    return [full + (np.arange(size) < more) for (full, more), size in zip(rounds, sizes, strict=True)]
+from cantons.regret.best_pair import BestPair, Rows, best_pair
 
 
 def best_in_hindsight(inputs_global: Rows, inputs_local: Rows, targets: Rows, counts: Rows,

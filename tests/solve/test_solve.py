@@ -1,4 +1,4 @@
-"""The two solvers behind `fedres_erm`: least squares in closed form, and descent for any loss; both in a ball."""
+"""Solvers: least squares in closed form, and descent for any loss; both in a ball."""
 
 import jax
 import jax.numpy as jnp
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from cantons.algorithm.least_squares import Normal, equations, no_equations, solver
-from cantons.algorithm.minimise import minimise
+from cantons.solve.fista import minimise_for_steps
+from cantons.solve.least_squares import Normal, equations, no_equations, solver
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -90,14 +90,14 @@ def test_the_solver_finds_the_minimum_in_a_ball():
     random = np.random.default_rng(3)
     for radius in (None, 0.5):
         x, y, normal = normal_of(random, 30, 5)
-        found = minimise(lambda v, x=x, y=y: ((x @ v - y) ** 2).mean(), jnp.zeros(5), 200, radius)
+        found = minimise_for_steps(lambda v, x=x, y=y: ((x @ v - y) ** 2).mean(), jnp.zeros(5), 200, radius)
         np.testing.assert_allclose(found, solver(radius)(normal, jnp.zeros(5)), atol=1e-8)
 
 
 def test_the_solver_goes_to_the_nearest_of_many_minima():
     x, y, normal = normal_of(np.random.default_rng(4), 3, 5)
     start = jnp.arange(5.0)
-    found = minimise(lambda v: ((x @ v - y) ** 2).mean(), start, 300)
+    found = minimise_for_steps(lambda v: ((x @ v - y) ** 2).mean(), start, 300)
     np.testing.assert_allclose(found, solver()(normal, start), atol=1e-8)
 
 
@@ -107,5 +107,5 @@ def test_the_solver_never_ends_above_its_start():
 
     starts = jnp.asarray(np.random.default_rng(0).normal(size=(20, 3)))
     for steps in (1, 2, 10):
-        ends = jax.jit(jax.vmap(lambda start, steps=steps: minimise(wavy, start, steps, radius=4.0)))(starts)
+        ends = jax.jit(jax.vmap(lambda start, steps=steps: minimise_for_steps(wavy, start, steps, radius=4.0)))(starts)
         assert (jax.vmap(wavy)(ends) <= jax.vmap(wavy)(starts)).all()

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from cantons.algorithm.fedomd_bounds import theorem1_bound, theorem1_step_size, theorem2_bound, theorem3_bound
-from cantons.metrics.collective import (
-    TOLERANCE,
-    absolute_cost,
-    half_squared_costs,
-    linear_costs,
-    met_rows,
-    minimiser,
-)
 from cantons.mirror import ball, box, simplex
+from cantons.regret.best_point import absolute_cost, half_squared_costs, linear_costs
+from cantons.regret.cycle import met_rows
+from cantons.regret.fedomd_bounds import (
+    fedomd_theorem1_bound,
+    fedomd_theorem1_step_size,
+    fedomd_theorem2_bound,
+    fedomd_theorem3_bound,
+)
+from cantons.solve.fista import TOLERANCE, build_minimiser
 
 RANDOM = np.random.default_rng(0)
 
@@ -35,13 +35,13 @@ def by_scipy(loss, entries, constraints=(), bounds=None, start=None):
 def test_two_steps_of_two_clients_by_hand():
     """Targets -1, 3 and then 5, 5 in [0, 2]: the means are 1 and 5, and 3 over both."""
     means, squares = np.array([[1.0], [5.0]]), np.array([5.0, 25.0])
-    costs = half_squared_costs(means, squares, lambda points: points.clip(0, 2))
+    costs = half_squared_costs(means, squares, np.ones(2), lambda points: points.clip(0, 2))
     np.testing.assert_allclose(costs.fixed, [(4 + 4) / 4, (9 + 1) / 4 + (9 + 9) / 4])  # at 1, then at 2
     np.testing.assert_allclose(costs.moving, [2, 2 + (9 + 9) / 4])
 
 
 def test_streams_are_met_round_and_round():
-    rows = met_rows(np.array([0, 4]), np.array([4, 3]), np.arange(5), batch=2)
+    rows = met_rows(np.array([0, 4]), np.array([4, 3]), np.tile(np.arange(5)[:, None], 2), batch=2)
     assert rows[:, 0].ravel().tolist() == [0, 1, 2, 3] * 2 + [0, 1]
     assert rows[:, 1].ravel().tolist() == [4, 5, 6] * 3 + [4]
 
@@ -56,8 +56,8 @@ def test_exact_costs_are_those_of_scipy_after_every_step(within, constraints, bo
     targets = RANDOM.normal(0.3, 1, (7, 4, 3))  # steps, draws, entries
     means, squares = targets.mean(axis=1), (targets**2).sum(axis=-1).mean(axis=1)
     start = np.asarray(within.start(jnp.zeros(3)))
-    halves = half_squared_costs(means, squares, rows_of(within.project))
-    lines = linear_costs(means, rows_of(within.corner))
+    halves = half_squared_costs(means, squares, np.ones(7), rows_of(within.project))
+    lines = linear_costs(means, np.ones(7), rows_of(within.corner))
     for steps in range(1, 8):
         met = targets[:steps]
         for loss, costs in ((lambda x, met=met: ((x - met) ** 2).sum(axis=(0, 2)).mean() / 2, halves),
@@ -95,7 +95,7 @@ def test_the_solver_finds_what_scipy_finds(radius):
         return jnp.logaddexp(0, -labels * (rows @ point["w"] + point["b"])).mean()
 
     start = {"w": jnp.zeros(4), "b": jnp.zeros(())}
-    found = minimiser(loss, ball(radius).project)(start, (jnp.asarray(inputs), jnp.asarray(signs)))
+    found = build_minimiser(loss, ball(radius).project)(start, (jnp.asarray(inputs), jnp.asarray(signs)))
     best = by_scipy(lambda x: np.logaddexp(0, -signs * (inputs @ x[:4] + x[4])).mean(), 5,
                     ({"type": "ineq", "fun": lambda x: radius**2 - x @ x},))
     assert float(found.error) <= TOLERANCE
@@ -105,16 +105,17 @@ def test_the_solver_finds_what_scipy_finds(radius):
 @pytest.mark.parametrize("lipschitz", [0.1, 7.0])
 def test_the_step_size_of_theorem_1_is_best_and_leads_to_equation_8(lipschitz):
     about = {"divergence": 2.5, "lipschitz": lipschitz, "gap": 6, "steps": 900}
-    best = theorem1_step_size(**about)
-    bound = theorem1_bound(step_size=best, **about)
+    best = fedomd_theorem1_step_size(**about)
+    bound = fedomd_theorem1_bound(step_size=best, **about)
     assert bound <= 5 * lipschitz * np.sqrt(2.5 * 6 * 900)  # (8)
     for other in (0.9 * best, 1.1 * best):
-        assert theorem1_bound(step_size=other, **about) > bound
+        assert fedomd_theorem1_bound(step_size=other, **about) > bound
     printed = np.sqrt(2.5) / np.sqrt(5 * 6 * 900 * lipschitz)  # L under the root
-    assert theorem1_bound(step_size=printed, **about) > 1.2 * bound
+    assert fedomd_theorem1_bound(step_size=printed, **about) > 1.2 * bound
 
 
 def test_the_other_bounds_by_hand():
-    assert theorem2_bound(lipschitz=3.0, sigma=2.0, gap=5, steps=1) == pytest.approx(17 * 9 * 5 / 2)
-    assert theorem3_bound(divergence=4.0, lipschitz=3.0, most=0.5, clients=10, gap=4, steps=100, failure=0.1) == (
-        pytest.approx(5 * 3 * 2 * np.sqrt(4 / 100) + np.sqrt(0.02 * np.log(200))))
+    assert fedomd_theorem2_bound(lipschitz=3.0, sigma=2.0, gap=5, steps=1) == pytest.approx(17 * 9 * 5 / 2)
+    about = {"divergence": 4.0, "lipschitz": 3.0, "most": 0.5, "clients": 10, "gap": 4, "steps": 100, "failure": 0.1}
+    assert fedomd_theorem3_bound(**about) == pytest.approx(
+        5 * 3 * 2 * np.sqrt(4 / 100) + np.sqrt(0.02 * np.log(200)))

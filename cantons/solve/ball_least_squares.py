@@ -27,8 +27,8 @@ class Eliminated(NamedTuple):
     rest_targets: np.ndarray  # [rows]
 
 
-def inside(parts: Sequence[Eliminated], rest: np.ndarray, rest_targets: np.ndarray, radius: float,
-           private_radius: float) -> tuple[np.ndarray, list[np.ndarray]]:
+def constrained_least_squares(parts: Sequence[Eliminated], rest: np.ndarray, rest_targets: np.ndarray, radius: float,
+                              private_radius: float) -> tuple[np.ndarray, list[np.ndarray]]:
     """The shared vector and every client's own coordinates that minimise the sum of the parts' losses in their balls.
 
     `rest` and `rest_targets` stand for those of all parts together. The minimiser of loss - t * sum_k log(radius_k^2 -
@@ -47,20 +47,20 @@ def inside(parts: Sequence[Eliminated], rest: np.ndarray, rest_targets: np.ndarr
             room = radius**2 - shared @ shared
             errors = [part.rotated - part.across @ shared - part.spread * each
                       for part, each in zip(parts, own, strict=True)]
-            slope = 2 * (rest.T @ (rest @ shared - rest_targets) + temperature / room * shared)
+            gradient = 2 * (rest.T @ (rest @ shared - rest_targets) + temperature / room * shared)
             hessian = (curvature + 2 * temperature / room * np.eye(len(shared))
                        + 4 * temperature / room**2 * np.outer(shared, shared))
-            side, answers, slopes = -slope, [], []
+            side, answers, gradients = -gradient, [], []
             for part, each, error in zip(parts, own, errors, strict=True):
-                slope -= 2 * part.across.T @ error
+                gradient -= 2 * part.across.T @ error
                 answer, towards = _answers(part, each, error, temperature, private_radius)
                 side += 2 * part.across.T @ (error + part.spread * answer[:, 0])
                 hessian -= 2 * part.across.T @ (part.spread[:, None] * answer[:, 1:])
                 answers.append(answer)
-                slopes.append(towards)
+                gradients.append(towards)
             move = np.linalg.solve(hessian, side)
             moves = [-answer[:, 0] - answer[:, 1:] @ move for answer in answers]
-            decrease = -(slope @ move + sum(towards @ step for towards, step in zip(slopes, moves, strict=True)))
+            decrease = -(gradient @ move + sum(towards @ step for towards, step in zip(gradients, moves, strict=True)))
             size = np.sqrt(max(decrease, 0.0) / temperature)
             length = 1.0 if size < 0.25 else 1 / (1 + size)
             shared, own = shared + length * move, [each + length * step for each, step in zip(own, moves, strict=True)]
@@ -73,11 +73,11 @@ def inside(parts: Sequence[Eliminated], rest: np.ndarray, rest_targets: np.ndarr
 
 def _answers(part: Eliminated, own: np.ndarray, error: np.ndarray, temperature: float,
              radius: float) -> tuple[np.ndarray, np.ndarray]:
-    """The private block's inverse Hessian times its slope and times its cross terms; and that slope."""
+    """The private block's inverse Hessian times its gradient and times its cross terms; and that gradient."""
     room = radius**2 - own @ own
-    slope = 2 * (temperature / room * own - part.spread * error)
-    sides = np.column_stack([slope, 2 * part.spread[:, None] * part.across])
+    gradient = 2 * (temperature / room * own - part.spread * error)
+    sides = np.column_stack([gradient, 2 * part.spread[:, None] * part.across])
     diagonal = 2 * part.spread**2 + 2 * temperature / room
     scaled, bent = sides / diagonal[:, None], own / diagonal
     pull = 4 * temperature / room**2
-    return scaled - np.outer(bent, pull * (own @ scaled) / (1 + pull * (own @ bent))), slope
+    return scaled - np.outer(bent, pull * (own @ scaled) / (1 + pull * (own @ bent))), gradient

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from cantons.protocol import Array, PyTree
+from cantons.solve.bisection import halve
 
 
 class Normal(NamedTuple):
@@ -83,13 +84,8 @@ def _in_ball(values: Array, moment: Array, found: Array, steep: Array, radius: f
     def at(shift):
         return jnp.where(steep, moment / jnp.where(steep, values + shift, 1), 0)
 
-    def halved(_, bounds):
-        low, high = bounds
-        middle = (low + high) / 2
-        long = jnp.linalg.norm(at(middle)) > radius
-        return jnp.where(long, middle, low), jnp.where(long, high, middle)
-
     bounds = jnp.zeros_like(norm), jnp.linalg.norm(moment) / radius
-    # Every halving gives one more bit of the shift; a few bits more, in case it is much smaller than its bound.
-    _, shift = jax.lax.fori_loop(0, jnp.finfo(values.dtype).nmant + 16, halved, bounds)
+    # Every halving gives one more bit of the shift; a few bits more, in case it is much smaller than its bound. The
+    # upper end is taken, because the answer there is inside.
+    _, shift = halve(lambda shift: jnp.linalg.norm(at(shift)) > radius, *bounds, jnp.finfo(values.dtype).nmant + 16)
     return jnp.where(norm <= radius, best + loose, at(shift))

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from cantons.protocol import Array
+from cantons.solve.bisection import halve
 
 Excess = Callable[[Array, Array], Array]  # (given, level) -> a number that falls as the level rises
 
@@ -16,30 +17,23 @@ _HALVINGS = 64
 
 
 def bisect(excess: Excess, given: Array, low: Array, high: Array) -> Array:
-    """Where `excess(given, .)` is zero, to the last digit of the bracket's ends; without a slope."""
+    """Where `excess(given, .)` is zero, to the last digit of the bracket's ends; without a derivative."""
     given, low, high = jax.lax.stop_gradient((given, low, high))
-
-    def halve(_, bracket):
-        low, high = bracket
-        middle = (low + high) / 2
-        above = excess(given, middle) > 0
-        return jnp.where(above, middle, low), jnp.where(above, high, middle)
-
-    low, high = jax.lax.fori_loop(0, _HALVINGS, halve, (low, high))
+    low, high = halve(lambda middle: excess(given, middle) > 0, low, high, _HALVINGS)
     return (low + high) / 2
 
 
 def root(excess: Excess, given: Array, low: Array, high: Array) -> Array:
-    """Where `excess(given, .)` is zero, with the right slope in `given`."""
+    """Where `excess(given, .)` is zero, with the right derivative in `given`."""
     found = bisect(excess, given, low, high)
-    # One Newton step from a root held fixed: it polishes, and by the implicit function theorem carries the slope.
-    slope = jax.lax.stop_gradient(jax.grad(excess, argnums=1)(given, found))
-    steep = slope < 0
-    return found - jnp.where(steep, excess(given, found) / jnp.where(steep, slope, 1.0), 0.0)
+    # One Newton step from a root held fixed: it polishes, and by the implicit function theorem carries the derivative.
+    derivative = jax.lax.stop_gradient(jax.grad(excess, argnums=1)(given, found))
+    falls = derivative < 0
+    return found - jnp.where(falls, excess(given, found) / jnp.where(falls, derivative, 1.0), 0.0)
 
 
-def fill(to_primal: Callable[[Array], Array], to_dual: Callable[[Array], Array], dual: Array, total: float,
-         cap: float = math.inf) -> Array:
+def water_filling(to_primal: Callable[[Array], Array], to_dual: Callable[[Array], Array], dual: Array, total: float,
+                  cap: float = math.inf) -> Array:
     """The x with 0 <= x <= cap and sum x = total that minimises potential(x) - <dual, x>.
 
     For a potential that is a sum over entries, x = clip(to_primal(dual - level), 0, cap): only `level` is unknown.

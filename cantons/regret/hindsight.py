@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -11,47 +10,58 @@ import jax.numpy as jnp
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from cantons.algorithm.least_squares import features, vector
 from cantons.data import Federation
-from cantons.metrics import BestPair, average_regret, best_in_hindsight, measured, theorem2_bound, times_met
-from cantons.protocol import Algorithm, Clock, Problem, PyTree, Residual, State
+from cantons.protocol import Algorithm, Clock, Problem, Progress, PyTree, Residual
+from cantons.regret.average import average_regret, best_in_hindsight
+from cantons.regret.best_pair import BestPair
+from cantons.regret.cycle import times_met
+from cantons.regret.fedres_bounds import fedres_theorem2_bound, measured
+from cantons.regret.why_not import ABSTAINED, Measure, other_order
+from cantons.solve.least_squares import features, vector
 
+NONE = "no regret: "
 CHEAP, COSTLY = 1e9, 1e11  # multiplications: a third of a second, which every evaluation may take; half a minute
 
 
-def hindsight(problem: Problem, algorithm: Algorithm, clock: Clock, data: Federation, start: tuple[PyTree, PyTree],
-              rounds: int) -> Callable[[State], dict[str, float]]:
-    """What an evaluation of an online run says about regret: nothing, unless the loss is squared and models are linear.
+def hindsight_regret(problem: Problem, algorithm: Algorithm, clock: Clock, data: Federation,
+                     start: tuple[PyTree, PyTree], rounds: int) -> Measure | str:
+    """What an evaluation of an online run says about regret, if the loss is squared and both models are linear.
 
     "online.regret" is the average regret of Agarwal, Langford and Wei's equation (1), against the best pair for the
     examples met so far, in no ball whatever `radius` the algorithm has. "online.regret_bound" is what their Theorem 2
-    promises FedRes.SGD with that theorem's own step size, whatever the algorithm here: see `cantons.metrics.bounds`.
-    Examples must come in the order of storage, and their losses must be charged as they are. A least squares problem
-    that would take long is solved after the last step only, or not at all.
+    promises FedRes.SGD with that theorem's own step size, whatever the algorithm here: see `fedres_bounds.py`. Examples
+    must come in the order of storage, and their losses must be charged as they are. A least squares problem that would
+    take long is solved after the last step only, or not at all.
     """
     joint, online = problem.residual, clock.online
-    if online is None or joint is None or not joint.quadratic or algorithm.score or online.order != "cycle":
-        return lambda state: {}
+    if online is None or joint is None or algorithm.score is not None:
+        return ""
+    if not joint.quadratic:
+        return f"{NONE}the best pair of models is known for the squared loss, unclipped, and two linear models only."
+    if online.order != "cycle":
+        return f"{NONE}{other_order(online)}."
     table = _Table(joint, data.clients.train, jax.device_get(start), rounds * online.batch)  # a run uses up its state
     if table.cost > COSTLY:
-        return lambda state: {}
+        return f"{NONE}to find the best pair of models takes {table.cost:.0e} multiplications, more than {COSTLY:.0e}."
     weights = np.asarray(clock.arrays.weights, float)
     delays = np.asarray(clock.arrays.up[1]) + np.asarray(clock.arrays.down[1])
 
-    def regret(state: State) -> dict[str, float]:
-        steps = int(state.round)
-        if not steps or (table.cost > CHEAP and steps < rounds) or np.asarray(state.rejected).any():
-            return {}  # who abstained was not charged, and it is not known for what
-        met = np.asarray(state.in_flight.met, np.int64)
+    def regret(progress: Progress) -> dict[str, float] | str:
+        steps = progress.round
+        if progress.rejected.any():
+            return f"{NONE}{ABSTAINED}."
+        if not steps or (table.cost > CHEAP and steps < rounds):
+            return {}
+        met = np.asarray(progress.met, np.int64)
         counts = [times[:kept] / online.batch for times, kept in
                   zip(times_met(met * online.batch, table.sizes), table.kept, strict=True)]
         rows = table.rows
         with threadpool_limits(1, "blas"):  # many small matrices: on a busy machine threads wait for each other
             best, cost = best_in_hindsight(*rows, counts, weights)
-        found = {"online.regret": average_regret(np.asarray(state.in_flight.scores["loss"]), cost, weights, steps)}
+        found = {"online.regret": average_regret(progress.charged["loss"], cost, weights, steps)}
         if (weights == 1).all() and not online.label_delay:
             about = measured(table.start, best, *rows, counts, online.batch)
-            found["online.regret_bound"] = theorem2_bound(about, delays, steps)
+            found["online.regret_bound"] = fedres_theorem2_bound(about, delays, steps)
         return found
 
     return regret
