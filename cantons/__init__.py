@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cantons.aggregate import mean, median, weighted_mean
     from cantons.algorithm import (
         central,
         fedadam,
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
         text,
         with_validation,
     )
-    from cantons.engine import Local
+    from cantons.engine import Local, Plain
     from cantons.errors import InputError
     from cantons.local_models import LocalModel
     from cantons.models import cnn, embedding, linear, mlp
@@ -71,7 +72,7 @@ if TYPE_CHECKING:
         regression,
         residual,
     )
-    from cantons.protocol import Algorithm, Batch, Clock, Problem, Stack, Sum
+    from cantons.protocol import Algorithm, Averages, Batch, Clock, Problem, Stack, StackRule, Sum, SumRule
     from cantons.study.callbacks import Callback
     from cantons.study.load import load
     from cantons.study.result import Result, Trained
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "cantons.aggregate": "mean median weighted_mean",
     "cantons.algorithm":
         "central fedadam fedavg fedavg_finetune fedavgm fedomd fedopt fedprox fedres_avg fedres_bandit fedres_erm "
         "fedres_naive fedres_online_sgd fedres_sgd fedsgd fedyogi fictitious_play independent l2gd online_central "
@@ -91,12 +93,12 @@ _HOMES = {
         "Federation classification_bandit csv digits drifting_targets federation from_clients from_iterable "
         "from_stream hdf5 huggingface leaf libsvm movielens npz parquet restaurants stream synthetic synthetic_bandit "
         "synthetic_mixture task_protocol text with_validation",
-    "cantons.engine": "Local",
+    "cantons.engine": "Local Plain",
     "cantons.errors": "InputError",
     "cantons.models": "cnn embedding linear mlp",
     "cantons.problem":
         "bandit classification from_equinox from_flax from_functions logistic regression residual target",
-    "cantons.protocol": "Algorithm Batch Clock Problem Stack Sum",
+    "cantons.protocol": "Algorithm Averages Batch Clock Problem Stack StackRule Sum SumRule",
     "cantons.study.callbacks": "Callback",
     "cantons.study.load": "load",
     "cantons.study.result": "Result Trained",

@@ -5,7 +5,8 @@ import types
 import cantons
 
 FACE = """
-    Algorithm Batch Callback Clock Federation InputError Local LocalModel Problem Result Stack Sum Trained bandit
+    Algorithm Averages Batch Callback Clock Federation InputError Local LocalModel Plain Problem Result Stack StackRule
+    Sum SumRule Trained bandit mean median weighted_mean
     central classification classification_bandit cnn csv digits drifting_targets embedding fedadam fedavg
     fedavg_finetune fedavgm federation fedomd fedopt fedprox fedres_avg fedres_bandit fedres_erm fedres_naive
     fedres_online_sgd fedres_sgd fedsgd fedyogi fictitious_play from_clients from_equinox from_flax from_functions

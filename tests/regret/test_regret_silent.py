@@ -49,7 +49,7 @@ def met_by_hand(acts, batch=1, values=TARGETS):
 
 
 def path_by_hand(met, size, tau):
-    """FedOMD in [-1, 1]: who acts in the last step before a meeting uploads, and all go on from the uploads' mean."""
+    """FedOMD in [-1, 1]: at a meeting all go on from the mean of all points, also of those who had no examples."""
     server, points, path = np.zeros(2), np.zeros((CLIENTS, 2)), []
     for now, examples in enumerate(met):
         if now % tau == 0:
@@ -57,8 +57,8 @@ def path_by_hand(met, size, tau):
         path.append(points.copy())
         for client, rows in examples.items():
             points[client] = np.clip(points[client] - size * (points[client] - rows.mean(axis=0)), -1, 1)
-        if (now + 1) % tau == 0 and examples:
-            server = points[list(examples)].mean(axis=0)
+        if (now + 1) % tau == 0:
+            server = points.mean(axis=0)
     return path
 
 

@@ -1,7 +1,10 @@
-"""One file each, outside the package, adds an engine, a clock, a rule and an algorithm; a study names them."""
+"""One file each, outside the package, adds an engine, a clock, a rule and an algorithm; a study names them.
+
+The files are those that the pages "Write an engine", "Write a clock" and "Write an aggregation rule" show.
+"""
 
 import json
-import shutil
+import re
 import sys
 from pathlib import Path
 
@@ -13,8 +16,11 @@ from click.testing import CliRunner
 import cantons as ct
 from cantons.cli.main import cantons
 
-HERE = Path(__file__).parents[1]
-FILES = [*(HERE / "strangers").glob("*.py"), HERE / "toy_algorithm.py"]
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r'^```python title="([^"]+)"\n(.*?)^```$', re.DOTALL | re.MULTILINE)
+FILES = {title: text for page in ("engine", "clock", "rule")
+         for title, text in BLOCK.findall((ROOT / "docs" / f"{page}.md").read_text())}
+FILES["toy_algorithm.py"] = (ROOT / "tests" / "toy_algorithm.py").read_text()
 
 STUDY = """
 rounds = 6
@@ -34,8 +40,8 @@ name = "{algorithm}"
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """`run(tables, algorithm)`: `cantons run` in a folder with the strangers' files, and the run folder."""
-    for file in FILES:
-        shutil.copy(file, tmp_path)
+    for file, text in FILES.items():
+        (tmp_path / file).write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
 
@@ -46,7 +52,7 @@ def run(tmp_path, monkeypatch):
 
     yield play
     for file in FILES:
-        sys.modules.pop(file.stem, None)
+        sys.modules.pop(Path(file).stem, None)
 
 
 def history(folder):
