@@ -93,6 +93,12 @@ def test_the_first_line_of_a_folder_does_not_say_too_much(folder):
     assert declared(folder) <= MAY_IMPORT[folder] | {folder}
 
 
+def test_what_methods_are_made_of_knows_no_method():
+    for file in (PACKAGE / "algorithm" / "parts").glob("*.py"):
+        for module in re.findall(r"(?:from|import) (cantons\.algorithm[\w.]*)", file.read_text()):
+            assert module.startswith("cantons.algorithm.parts."), f"{file.name} imports {module}"
+
+
 def test_no_two_parts_import_each_other():
     """Ordered by who imports whom, every part but the whole study and the command line looks to the left."""
     edges = {part: {name for _, name in imported(part)} - {part, "face"} for part in EVERYTHING}

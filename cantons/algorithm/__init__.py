@@ -1,17 +1,17 @@
 """Owns: one file per method, as pure functions. May import: aggregate, mirror, problem, recipe, protocol, errors."""
 
-from cantons.algorithm.bandit import fedres_bandit
+from cantons.algorithm.baselines import central, independent
 from cantons.algorithm.fedavg import fedavg, fedavg_finetune
 from cantons.algorithm.fedomd import fedomd
 from cantons.algorithm.fedopt import fedadam, fedavgm, fedopt, fedyogi
 from cantons.algorithm.fedprox import fedprox
+from cantons.algorithm.fedres_bandit import fedres_bandit
 from cantons.algorithm.fedres_erm import fedres_erm, fictitious_play
 from cantons.algorithm.fedres_online import fedres_online_sgd
 from cantons.algorithm.fedres_rounds import fedres_avg, fedres_naive, fedres_sgd
 from cantons.algorithm.fedsgd import fedsgd
 from cantons.algorithm.l2gd import l2gd
-from cantons.algorithm.online_references import online_central, online_independent
-from cantons.algorithm.references import central, independent
+from cantons.algorithm.online_baselines import online_central, online_independent
 from cantons.algorithm.scaffold import scaffold
 
 ROUNDS = {build.__name__: build for build in (

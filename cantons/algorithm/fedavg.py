@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import optax
 
-from cantons.algorithm.averaging import averaging
-from cantons.algorithm.schedule import Schedule
-from cantons.algorithm.training import Optimizer, Work, trainer
+from cantons.algorithm.parts.averaging import averaging
+from cantons.algorithm.parts.schedule import Schedule
+from cantons.algorithm.parts.training import Optimizer, Work, trainer
 from cantons.errors import at_least, positive
 from cantons.protocol import Algorithm, Problem
 from cantons.recipe import algorithm

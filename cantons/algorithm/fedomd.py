@@ -16,8 +16,8 @@ import jax.numpy as jnp
 
 from cantons.aggregate import mean
 from cantons.algorithm.fedomd_bounds import theory_of
-from cantons.algorithm.schedule import Schedule, as_schedule
-from cantons.algorithm.trees import add, scale, subtract, zeros
+from cantons.algorithm.parts.schedule import Schedule, as_schedule
+from cantons.algorithm.parts.trees import add, scale, subtract, zeros
 from cantons.errors import InputError, check_options, one_of, positive, unknown
 from cantons.mirror import MAPS, SETS, ConvexSet, MirrorMap, mirror_descent_step
 from cantons.protocol import Algorithm, Array, Key, Needs, Problem, PyTree

@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 
-from cantons.algorithm.schedule import Schedule
+from cantons.algorithm.parts.schedule import Schedule
 from cantons.errors import InputError
 from cantons.mirror import (
     ConvexSet,

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import jax
 import optax
 
-from cantons.algorithm.averaging import Client, averaging
-from cantons.algorithm.schedule import Schedule, usual_step
-from cantons.algorithm.training import Optimizer, Work, trainer
-from cantons.algorithm.trees import add
+from cantons.algorithm.parts.averaging import Client, averaging
+from cantons.algorithm.parts.schedule import Schedule, usual_step
+from cantons.algorithm.parts.training import Optimizer, Work, trainer
+from cantons.algorithm.parts.trees import add
 from cantons.errors import at_least, one_of
 from cantons.protocol import Algorithm, Problem, PyTree
 from cantons.recipe import algorithm

@@ -2,7 +2,7 @@
 
 Agarwal, Langford and Wei, "Federated Residual Learning", 2020 (v1), section 3.1: Algorithms 1 and 2, and the variant of
 equations (5) and (6). In the paper w^g is `shared`, w_i `private`, D `radius`; x^g and x^l are the `features` of the
-two models. Least squares needs no example twice, sums over them will do: this is here. All else is in fedres_history.
+two models. Least squares needs no example twice, sums over them will do: this is here. All else is in fedres_erm_replay.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from cantons.aggregate import total
-from cantons.algorithm.fedres_history import Fit, erm_from_history, play_from_history
+from cantons.algorithm.fedres_erm_replay import Fit, erm_from_history, play_from_history
 from cantons.algorithm.fedres_online import Upload, joint_prediction
 from cantons.algorithm.least_squares import Normal, equations, features, no_equations, solver, vector
-from cantons.algorithm.trees import add
+from cantons.algorithm.parts.trees import add
 from cantons.errors import at_least, one_of, positive
 from cantons.protocol import Algorithm, Array, Needs, Problem, PyTree
 from cantons.recipe import algorithm

@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 
 from cantons.aggregate import mean_of, rows, total
-from cantons.algorithm.descent import descent
-from cantons.algorithm.schedule import Schedule
-from cantons.algorithm.trees import scale
+from cantons.algorithm.parts.descent import descent
+from cantons.algorithm.parts.schedule import Schedule
+from cantons.algorithm.parts.trees import scale
 from cantons.errors import InputError, one_of
 from cantons.protocol import Algorithm, Needs, Problem, PyTree, Residual
 from cantons.recipe import algorithm

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import jax
 
-from cantons.algorithm.residual import Client, Message, Rates, Upload, preset_rates, residual
-from cantons.algorithm.schedule import Schedule
-from cantons.algorithm.training import Loss, Work
-from cantons.algorithm.trees import add, scale, subtract, zeros
+from cantons.algorithm.fedres_common import Client, Message, Rates, Upload, preset_rates, residual
+from cantons.algorithm.parts.schedule import Schedule
+from cantons.algorithm.parts.training import Loss, Work
+from cantons.algorithm.parts.trees import add, scale, subtract, zeros
 from cantons.errors import one_of
 from cantons.protocol import Algorithm, Array, Data, Key, Problem, PyTree
 from cantons.recipe import algorithm

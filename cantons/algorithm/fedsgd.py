@@ -7,7 +7,7 @@ section 2: the baseline FedAvg is measured against (one batch holding all local 
 from __future__ import annotations
 
 from cantons.algorithm.fedavg import fedavg
-from cantons.algorithm.schedule import Schedule
+from cantons.algorithm.parts.schedule import Schedule
 from cantons.protocol import Algorithm, Problem
 from cantons.recipe import algorithm
 

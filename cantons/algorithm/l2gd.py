@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 
 from cantons.aggregate import mean
-from cantons.algorithm.schedule import Schedule, as_schedule, usual_step
-from cantons.algorithm.training import Work, trainer
+from cantons.algorithm.parts.schedule import Schedule, as_schedule, usual_step
+from cantons.algorithm.parts.training import Work, trainer
 from cantons.errors import InputError, at_least, fraction
 from cantons.protocol import Algorithm, Array, Problem, PyTree
 from cantons.recipe import algorithm

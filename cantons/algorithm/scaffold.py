@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 
 from cantons.aggregate import mean
-from cantons.algorithm.schedule import Schedule, as_schedule, usual_step
-from cantons.algorithm.training import Work, fitter, trainer
-from cantons.algorithm.trees import add, scale, subtract, zeros
+from cantons.algorithm.parts.schedule import Schedule, as_schedule, usual_step
+from cantons.algorithm.parts.training import Work, fitter, trainer
+from cantons.algorithm.parts.trees import add, scale, subtract, zeros
 from cantons.errors import at_least, one_of, positive
 from cantons.protocol import Algorithm, Array, Needs, Problem, PyTree
 from cantons.recipe import algorithm

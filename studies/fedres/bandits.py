@@ -26,7 +26,7 @@ import numpy as np
 from PIL import Image
 
 import cantons as ct
-from cantons.algorithm.bandit import theorem3_every
+from cantons.algorithm.fedres_bandit import theorem3_every
 from cantons.data import Ragged
 from cantons.engine.begin import initial_state, seed_keys
 from cantons.engine.devices import mesh_of

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import cantons as ct
-from cantons.algorithm.bandit import inverse_gap_weights, theorem3_every
+from cantons.algorithm.fedres_bandit import inverse_gap_weights, theorem3_every
 from cantons.data import Ragged, from_sizes
 
 POPULATION, ACTIONS, STEPS = 4, 3, 24

@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 
 from cantons.algorithm.fedres_online import fedres_online_sgd
-from cantons.algorithm.online_references import online_central, online_independent
-from cantons.algorithm.schedule import Schedule
-from cantons.algorithm.trees import zeros
+from cantons.algorithm.online_baselines import online_central, online_independent
+from cantons.algorithm.parts.schedule import Schedule
+from cantons.algorithm.parts.trees import zeros
 from cantons.errors import InputError, at_least, one_of, positive
 from cantons.problem.bandit import of_actions, regret_of, rewards_of
 from cantons.protocol import Aggregator, Algorithm, Array, Batch, Key, Needs, Problem, PyTree, Receipt, Stack, Sum

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from cantons.aggregate import mean
-from cantons.algorithm.schedule import Schedule, as_schedule, usual_step
-from cantons.algorithm.training import Optimizer, Work, trainer
+from cantons.algorithm.parts.schedule import Schedule, as_schedule, usual_step
+from cantons.algorithm.parts.training import Optimizer, Work, trainer
 from cantons.errors import at_least
 from cantons.protocol import Algorithm, Array, Needs, Problem, PyTree
 from cantons.recipe import algorithm

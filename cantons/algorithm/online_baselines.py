@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 
 from cantons.aggregate import total
-from cantons.algorithm.descent import descent
 from cantons.algorithm.fedres_online import fedres_online_sgd, joint_prediction
-from cantons.algorithm.schedule import Schedule
+from cantons.algorithm.parts.descent import descent
+from cantons.algorithm.parts.schedule import Schedule
 from cantons.protocol import Algorithm, Needs, Problem, PyTree
 from cantons.recipe import algorithm
 

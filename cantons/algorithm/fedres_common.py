@@ -12,9 +12,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from cantons.aggregate import mean
-from cantons.algorithm.schedule import Schedule, as_schedule, usual_step
-from cantons.algorithm.training import Work, fitter
-from cantons.algorithm.trees import add, scale, zeros
+from cantons.algorithm.parts.schedule import Schedule, as_schedule, usual_step
+from cantons.algorithm.parts.training import Work, fitter
+from cantons.algorithm.parts.trees import add, scale, zeros
 from cantons.errors import InputError, at_least, one_of, positive
 from cantons.protocol import Algorithm, Array, Needs, Problem, PyTree
 

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from cantons.algorithm.schedule import Schedule, as_schedule
-from cantons.algorithm.trees import zeros
+from cantons.algorithm.parts.schedule import Schedule, as_schedule
+from cantons.algorithm.parts.trees import zeros
 from cantons.errors import one_of, positive
 from cantons.protocol import PyTree
 

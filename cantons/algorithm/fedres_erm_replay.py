@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from cantons.algorithm.minimise import minimise
-from cantons.algorithm.trees import zeros
+from cantons.algorithm.parts.trees import zeros
 from cantons.errors import InputError
 from cantons.protocol import Algorithm, Array, Batch, Needs, PyTree, Residual, Stack
 

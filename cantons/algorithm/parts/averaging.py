@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import optax
 
 from cantons.aggregate import weighted_mean
-from cantons.algorithm.schedule import Schedule, as_schedule, usual_step
-from cantons.algorithm.training import Adjust, Trained, Work, fitter
-from cantons.algorithm.trees import scale, subtract
+from cantons.algorithm.parts.schedule import Schedule, as_schedule, usual_step
+from cantons.algorithm.parts.training import Adjust, Trained, Work, fitter
+from cantons.algorithm.parts.trees import scale, subtract
 from cantons.errors import at_least, one_of
 from cantons.protocol import Algorithm, Array, Problem, PyTree
 
