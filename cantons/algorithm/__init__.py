@@ -14,6 +14,7 @@ from cantons.algorithm.l2gd import l2gd
 from cantons.algorithm.online_baselines import online_central, online_independent
 from cantons.algorithm.scaffold import scaffold
 
+# An algorithm is known by its name as soon as it stands in one of the two: it learns in rounds, or from a stream.
 ROUNDS = {build.__name__: build for build in (
     central, fedadam, fedavg, fedavg_finetune, fedavgm, fedopt, fedprox, fedres_avg, fedres_naive, fedres_sgd,
     fedsgd, fedyogi, independent, l2gd, scaffold)}

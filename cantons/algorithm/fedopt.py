@@ -12,7 +12,7 @@ import optax
 
 from cantons.algorithm.parts.averaging import averaging
 from cantons.algorithm.parts.schedule import Schedule
-from cantons.algorithm.parts.training import Optimizer, Work, optimizer_named, trainer
+from cantons.algorithm.parts.training import Optimizer, Work, get_optimizer, trainer
 from cantons.errors import at_least, positive
 from cantons.protocol import Algorithm, Problem
 from cantons.recipe import algorithm
@@ -26,7 +26,7 @@ def fedopt(problem: Problem, population: int, *, server_optimizer: Optimizer = "
     """Any optax optimiser on either side: a name, or a function from a step size to an optimiser."""
     positive("server_step_size", server_step_size)
     train = trainer(problem.loss, Work(epochs, steps, batch_size), client_optimizer, clip_norm)
-    server = optimizer_named(server_optimizer)(server_step_size)
+    server = get_optimizer(server_optimizer)(server_step_size)
     return averaging(problem, train, step_size, server, weighting, fit_epochs, batch_size)
 
 

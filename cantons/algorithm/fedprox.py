@@ -44,7 +44,7 @@ def fedprox(problem: Problem, population: int, *, mu: float = 0.1, step_size: fl
 
     def pull(anchor):
         return lambda gradient, shared: jax.tree.map(
-            lambda slope, here, there: slope + mu * (here - there), gradient, shared, anchor)
+            lambda leaf, here, there: leaf + mu * (here - there), gradient, shared, anchor)
 
     base = averaging(problem, train, step_size, optax.sgd(1.0), weighting, fit_epochs, batch_size, adjust=pull)
     if predict_with == "shared":

@@ -63,7 +63,7 @@ class Rates(NamedTuple):
         at_least("private_step_size", own, 0)  # 0 leaves the private part as it is
         return shared, lambda round: jnp.full((), own)
 
-    def alone(self) -> Array | float:
+    def usual_private_step(self) -> Array | float:
         """The private step size of a client outside the rounds, which no mean over all clients slows down."""
         return usual_step(self.step_size if self.private_step_size is None else self.private_step_size)
 
@@ -74,20 +74,20 @@ def preset_rates(population: int, known: tuple[str, ...], preset: str | None, st
     ratio = 1.0
     if preset is not None:
         one_of("preset", preset, known)
-        _left_open("private_step_size", private_step_size, preset)
+        _check_open("private_step_size", private_step_size, preset)
         ratio = 1 / population
     if preset == "theorem2":
-        _left_open("server_scale", server_scale, preset)
+        _check_open("server_scale", server_scale, preset)
         ratio, server_scale = population**-0.5, population**0.5
     return Rates(step_size, private_step_size, ratio, 1.0 if server_scale is None else server_scale)
 
 
-def _left_open(name: str, value: object, preset: str) -> None:
+def _check_open(name: str, value: object, preset: str) -> None:
     if value is not None:
         raise InputError(f"preset {preset!r} chooses {name}, which is given as {value}; leave out one of the two.")
 
 
-def residual(problem: Problem, population: int, client_update: Callable, rates: Rates, first_work: Work,
+def build_fedres(problem: Problem, population: int, client_update: Callable, rates: Rates, first_work: Work,
              controlled: bool = False) -> Algorithm:
     """Build the algorithm; `first_work` is what a new client spends on its private part.
 
@@ -96,7 +96,7 @@ def residual(problem: Problem, population: int, client_update: Callable, rates: 
     positive("server_scale", rates.server_scale)
     at_least("fit_epochs", first_work.epochs, 1)
     schedule, private_schedule = rates.schedules()
-    fit = fitter(problem.loss, first_work, rates.alone())
+    fit = fitter(problem.loss, first_work, rates.usual_private_step())
 
     def init_server(key, shared, private):
         return Server(shared, zeros(shared) if controlled else (), jnp.zeros((), jnp.int32))

@@ -2,7 +2,7 @@
 
 Agarwal, Langford and Wei, "Federated Residual Learning", 2020 (v1), section 3.1: Algorithms 1 and 2, and the variant of
 equations (5) and (6). In the paper w^g is `shared`, w_i `private`, D `radius`; x^g and x^l are the `features` of the
-two models. Least squares needs no example twice, sums over them will do: this is here. All else is in fedres_erm_replay.
+two models. Least squares is fitted here, from sums over the examples; all else in fedres_erm_replay, from the examples.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from cantons.aggregate import total
-from cantons.algorithm.fedres_erm_replay import Fit, erm_from_history, play_from_history
+from cantons.algorithm.fedres_erm_replay import Fit, erm_replay, fictitious_play_replay
 from cantons.algorithm.fedres_online import Upload, joint_prediction
 from cantons.algorithm.least_squares import Normal, equations, features, no_equations, solver, vector
 from cantons.algorithm.parts.trees import add
@@ -65,9 +65,9 @@ def fedres_erm(problem: Problem, population: int, *, radius: float | None = None
     client then sends what its private model says about each of them. One that is silent counts with what it sent last.
     """
     joint = joint_prediction(problem)
-    fit = _checked(radius, private_radius, ties, memory, solver_steps)
+    fit = _check(radius, private_radius, ties, memory, solver_steps)
     if not joint.quadratic:
-        return erm_from_history(joint, population, fit)
+        return erm_replay(joint, population, fit)
     solve = solver(fit.private_radius, ties)
 
     def init_client(key, shared, private):
@@ -92,7 +92,7 @@ def fedres_erm(problem: Problem, population: int, *, radius: float | None = None
         found = equations(features(joint.shared, shared, upload.seen), joint.wanted(upload.targets))
         return found._replace(moment=found.moment - upload.change)
 
-    return _served(fit, init_client, client_update, lift)._replace(receive=receive)
+    return _build(fit, init_client, client_update, lift)._replace(receive=receive)
 
 
 @algorithm
@@ -107,9 +107,9 @@ def fictitious_play(problem: Problem, population: int, *, radius: float | None =
     examples kept of each client) and `solver_steps` matter where models are not linear or the loss is not squared.
     """
     joint = joint_prediction(problem)
-    fit = _checked(radius, private_radius, ties, memory, solver_steps)
+    fit = _check(radius, private_radius, ties, memory, solver_steps)
     if not joint.quadratic:
-        return play_from_history(joint, population, fit)
+        return fictitious_play_replay(joint, population, fit)
     solve = solver(fit.private_radius, ties)
 
     def init_client(key, shared, private):
@@ -126,10 +126,10 @@ def fictitious_play(problem: Problem, population: int, *, radius: float | None =
     def lift(upload, shared):
         return equations(features(joint.shared, shared, upload.seen), joint.wanted(upload.targets) - upload.outputs)
 
-    return _served(fit, init_client, client_update, lift)
+    return _build(fit, init_client, client_update, lift)
 
 
-def _served(fit: Fit, init_client: Callable, client_update: Callable, lift: Callable) -> Algorithm:
+def _build(fit: Fit, init_client: Callable, client_update: Callable, lift: Callable) -> Algorithm:
     """The server's least squares, whose equations are the sum of all that is lifted from uploads."""
     solve = solver(fit.radius, fit.ties)
 
@@ -150,7 +150,7 @@ def _served(fit: Fit, init_client: Callable, client_update: Callable, lift: Call
                      needs=Needs(shared=False, stream=True))
 
 
-def _checked(radius: float | None, private_radius: float | None, ties: str, memory: int, solver_steps: int) -> Fit:
+def _check(radius: float | None, private_radius: float | None, ties: str, memory: int, solver_steps: int) -> Fit:
     for name, bound in (("radius", radius), ("private_radius", private_radius)):
         if bound is not None:
             positive(name, bound)

@@ -58,31 +58,31 @@ class Numbered(NamedTuple):
 signed_rows = Stack(lambda key, uploads, ids, counts: (uploads, ids, counts))
 
 
-def erm_from_history(joint: Residual, population: int, fit: Fit) -> Algorithm:
+def erm_replay(joint: Residual, population: int, fit: Fit) -> Algorithm:
     """Algorithms 1 and 2: the newest model of the other side is applied to all examples kept."""
 
     def receive(shared, receipt, client):
         outputs = joint.shared(shared, joint.seen(client.inputs))
-        return _fitted(joint, fit, client._replace(outputs=outputs))
+        return _fit_private(joint, fit, client._replace(outputs=outputs))
 
     def client_update(key, shared, client, data):
-        upload, client = _kept(joint, shared, client, data.now())
+        upload, client = _keep_examples(joint, shared, client, data.now())
         return upload._replace(outputs=joint.private(client.private, client.inputs)), client
 
-    return _from_history(joint, population, fit, client_update, again=True)._replace(receive=receive)
+    return _build(joint, population, fit, client_update, again=True)._replace(receive=receive)
 
 
-def play_from_history(joint: Residual, population: int, fit: Fit) -> Algorithm:
+def fictitious_play_replay(joint: Residual, population: int, fit: Fit) -> Algorithm:
     """Fictitious play: each example keeps what the other side said about it when it was new."""
 
     def client_update(key, shared, client, data):
-        upload, client = _kept(joint, shared, client, data.now())
-        return upload, _fitted(joint, fit, client)
+        upload, client = _keep_examples(joint, shared, client, data.now())
+        return upload, _fit_private(joint, fit, client)
 
-    return _from_history(joint, population, fit, client_update, again=False)
+    return _build(joint, population, fit, client_update, again=False)
 
 
-def _from_history(joint: Residual, population: int, fit: Fit, client_update: Callable, again: bool) -> Algorithm:
+def _build(joint: Residual, population: int, fit: Fit, client_update: Callable, again: bool) -> Algorithm:
     """Everything but the client's work; where it speaks `again` of old examples, its newest words count."""
     if joint.blank is None:
         raise InputError("anything but two linear models under the squared loss is fitted to examples kept from "
@@ -105,7 +105,7 @@ def _from_history(joint: Residual, population: int, fit: Fit, client_update: Cal
         return server.shared
 
     def server_update(key, server, arrived, central):
-        server = _received(server, *arrived, memory, again)
+        server = _store(server, *arrived, memory, again)
         kept = jnp.arange(memory) < server.met[:, None]
         seen, outputs, targets, mask = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]),
                                                     (server.seen, server.outputs, server.targets, kept))
@@ -123,7 +123,7 @@ def _from_history(joint: Residual, population: int, fit: Fit, client_update: Cal
                      needs=Needs(shared=False, stream=True))
 
 
-def _kept(joint: Residual, shared: PyTree, client: Client, batch: Batch) -> tuple[Numbered, Client]:
+def _keep_examples(joint: Residual, shared: PyTree, client: Client, batch: Batch) -> tuple[Numbered, Client]:
     """An upload of the new examples, and the client that has put them in the place of its oldest."""
     memory, new = client.outputs.shape[0], batch.mask.shape[0]
     if new > memory:
@@ -136,7 +136,7 @@ def _kept(joint: Residual, shared: PyTree, client: Client, batch: Batch) -> tupl
     return upload, Client(client.private, inputs, outputs, targets, client.met + new)
 
 
-def _fitted(joint: Residual, fit: Fit, client: Client) -> Client:
+def _fit_private(joint: Residual, fit: Fit, client: Client) -> Client:
     """The client with the private model that fits what the shared ones leave over."""
     mask = (jnp.arange(fit.memory) < client.met).astype(client.outputs.dtype)
 
@@ -149,7 +149,7 @@ def _fitted(joint: Residual, fit: Fit, client: Client) -> Client:
         lambda new, old: jnp.where(client.met > 0, new, old), found, client.private))
 
 
-def _received(server: Server, uploads: Numbered, ids: Array, counts: Array, memory: int, again: bool) -> Server:
+def _store(server: Server, uploads: Numbered, ids: Array, counts: Array, memory: int, again: bool) -> Server:
     """The server's rings with all that arrived now, of one client perhaps several uploads, in any order."""
     nobody, new = server.met.shape[0], jax.tree.leaves(uploads.targets)[0].shape[1]
     owners = jnp.where(counts > 0, ids, nobody)  # nobody's rows are dropped
@@ -159,9 +159,9 @@ def _received(server: Server, uploads: Numbered, ids: Array, counts: Array, memo
     rows = jnp.where(numbers >= met[ids][:, None] - memory, owners[:, None], nobody), numbers % memory
     newest = jnp.where(uploads.met + new == met[ids], owners, nobody)
 
-    def written(ring, row, where):
+    def write(ring, row, where):
         return jax.tree.map(lambda ring, row: ring.at[where].set(row, mode="drop"), ring, row)
 
-    return Server(server.shared, written(server.seen, uploads.seen, rows),
-                  written(server.outputs, uploads.outputs, newest if again else rows),
-                  written(server.targets, uploads.targets, rows), met)
+    return Server(server.shared, write(server.seen, uploads.seen, rows),
+                  write(server.outputs, uploads.outputs, newest if again else rows),
+                  write(server.targets, uploads.targets, rows), met)

@@ -23,12 +23,12 @@ from cantons.recipe import algorithm
 
 class Server(NamedTuple):
     shared: PyTree
-    memory: PyTree  # of its descent
+    optimizer_state: PyTree  # of its descent
 
 
 class Client(NamedTuple):
     private: PyTree
-    memory: PyTree
+    optimizer_state: PyTree
 
 
 class Upload(NamedTuple):
@@ -70,21 +70,22 @@ def fedres_online_sgd(problem: Problem, population: int, *, step_size: float | d
     def broadcast(key, server, central):
         return server.shared
 
-    def own_half(key, shared, client, data):
+    def private_gradient(key, shared, client, data):
         return jax.grad(problem.loss, argnums=1)(shared, client.private, data.now())
 
     def receive(shared, receipt, client):
-        moved = Client(*own_step.move(client.private, client.memory, receipt.note))
+        moved = Client(*own_step.move(client.private, client.optimizer_state, receipt.note))
         return jax.tree.map(lambda new, old: jnp.where(receipt.heard, new, old), moved, client)
 
     def client_update(key, shared, client, data):
         batch = data.now()
         upload = Upload(joint.seen(batch.inputs), joint.private(client.private, batch.inputs), batch.targets)
         if alignment != "full":
-            client = Client(*own_step.move(client.private, client.memory, own_half(key, shared, client, data)))
+            gradient = private_gradient(key, shared, client, data)
+            client = Client(*own_step.move(client.private, client.optimizer_state, gradient))
         return upload, client
 
-    def servers_half(upload, shared):
+    def shared_gradient(upload, shared):
         return jax.grad(lambda candidate: joint.loss(
             joint.shared(candidate, upload.seen) + upload.outputs, upload.targets,
             jnp.ones(upload.outputs.shape[0])))(shared)
@@ -92,20 +93,20 @@ def fedres_online_sgd(problem: Problem, population: int, *, step_size: float | d
     def server_update(key, server, gradient, central):
         if alignment == "none":  # all that arrived now, at the model of now
             uploads, counts = gradient
-            halves = jax.vmap(servers_half, in_axes=(0, None))(uploads, server.shared)
-            gradient = jax.tree.map(lambda leaf: jnp.tensordot(counts.astype(leaf.dtype), leaf, 1), halves)
+            gradients = jax.vmap(shared_gradient, in_axes=(0, None))(uploads, server.shared)
+            gradient = jax.tree.map(lambda leaf: jnp.tensordot(counts.astype(leaf.dtype), leaf, 1), gradients)
             if combine == "mean":
                 gradient = scale(1 / jnp.maximum(counts.sum(), 1), gradient)
-        return Server(*step.move(server.shared, server.memory, gradient))
+        return Server(*step.move(server.shared, server.optimizer_state, gradient))
 
     def model(key, shared, client, data):
         return shared, client.private
 
     sums = {"sum": total, "mean": mean_of}[combine]
     built = Algorithm(init_server, init_client, broadcast, client_update,
-                      rows if alignment == "none" else sums(servers_half), server_update, model,
+                      rows if alignment == "none" else sums(shared_gradient), server_update, model,
                       needs=Needs(shared=False, stream=True))
-    return built._replace(receive=receive, note=own_half) if alignment == "full" else built
+    return built._replace(receive=receive, note=private_gradient) if alignment == "full" else built
 
 
 def joint_prediction(problem: Problem) -> Residual:

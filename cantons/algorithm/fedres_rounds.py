@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import jax
 
-from cantons.algorithm.fedres_common import Client, Message, Rates, Upload, preset_rates, residual
+from cantons.algorithm.fedres_common import Client, Message, Rates, Upload, build_fedres, preset_rates
 from cantons.algorithm.parts.schedule import Schedule
 from cantons.algorithm.parts.training import Loss, Work
 from cantons.algorithm.parts.trees import add, scale, subtract, zeros
@@ -33,20 +33,20 @@ def fedres_naive(problem: Problem, population: int, *, order: str = "printed",
     as the text says, `order = "simultaneous"`. `private_step_size` (lambda) is `step_size` (eta) if left open.
     """
     one_of("order", order, ("printed", "simultaneous"))
-    work = Work(steps=steps, batch_size=batch_size).checked()
+    work = Work(steps=steps, batch_size=batch_size).check()
 
     def client_update(key, message, client, data):
         def step(parts, batch):
             shared, private = parts
-            moved = descended(shared, message.step_size, jax.grad(problem.loss)(shared, private, batch))
+            moved = descend(shared, message.step_size, jax.grad(problem.loss)(shared, private, batch))
             seen = moved if order == "printed" else shared
-            slope = jax.grad(problem.loss, argnums=1)(seen, private, batch)
-            return moved, descended(private, message.private_step_size, slope)
+            gradient = jax.grad(problem.loss, argnums=1)(seen, private, batch)
+            return moved, descend(private, message.private_step_size, gradient)
 
         shared, private = work.fold(key, data, step, (message.shared, client.private))
         return Upload(subtract(shared, message.shared), ()), Client(private, (), client.visits + 1)
 
-    return residual(problem, population, client_update, Rates(step_size, private_step_size),
+    return build_fedres(problem, population, client_update, Rates(step_size, private_step_size),
                     Work(epochs=fit_epochs, batch_size=batch_size))
 
 
@@ -63,21 +63,21 @@ def fedres_sgd(problem: Problem, population: int, *, step_size: float | dict | S
     Without it lambda is eta if left open.
     """
     rates = preset_rates(population, ("theorem1",), preset, step_size, private_step_size)
-    work = Work(steps=steps, batch_size=batch_size).checked()
+    work = Work(steps=steps, batch_size=batch_size).check()
     large = Work(steps=1, batch_size=None if batch_size is None else steps * batch_size)
 
     def client_update(key, message, client, data):
         private_key, shared_key = jax.random.split(key)
-        private = fitted(problem.loss, work, private_key, message, client.private, data)
+        private = fit_private(problem.loss, work, private_key, message, client.private, data)
 
         def step(shared, batch):
-            slope = jax.grad(problem.loss)(shared, private, batch)
-            return descended(shared, steps * message.step_size, slope)
+            gradient = jax.grad(problem.loss)(shared, private, batch)
+            return descend(shared, steps * message.step_size, gradient)
 
         shared = large.fold(shared_key, data, step, message.shared)
         return Upload(subtract(shared, message.shared), ()), Client(private, (), client.visits + 1)
 
-    return residual(problem, population, client_update, rates, Work(epochs=fit_epochs, batch_size=batch_size))
+    return build_fedres(problem, population, client_update, rates, Work(epochs=fit_epochs, batch_size=batch_size))
 
 
 @algorithm
@@ -99,37 +99,37 @@ def fedres_avg(problem: Problem, population: int, *, option: str = "II", step_si
     """
     one_of("option", option, ("I", "II"))
     rates = preset_rates(population, ("theorem1", "theorem2"), preset, step_size, private_step_size, server_scale)
-    work = Work(steps=steps, batch_size=batch_size).checked()
+    work = Work(steps=steps, batch_size=batch_size).check()
 
     def client_update(key, message, client, data):
         private_key, shared_key = jax.random.split(key)
-        private = fitted(problem.loss, work, private_key, message, client.private, data)
+        private = fit_private(problem.loss, work, private_key, message, client.private, data)
         correction = subtract(message.control, client.own_control)
 
         def step(carry, batch):
             shared, total = carry
-            slope = jax.grad(problem.loss)(shared, private, batch)
-            direction = slope if option == "I" else add(slope, correction)
-            return descended(shared, message.step_size, direction), add(total, slope)
+            gradient = jax.grad(problem.loss)(shared, private, batch)
+            direction = gradient if option == "I" else add(gradient, correction)
+            return descend(shared, message.step_size, direction), add(total, gradient)
 
         shared, total = work.fold(shared_key, data, step, (message.shared, zeros(message.shared)))
         own_control = () if option == "I" else scale(1 / steps, total)
         upload = Upload(subtract(shared, message.shared), subtract(own_control, client.own_control))
         return upload, Client(private, own_control, client.visits + 1)
 
-    return residual(problem, population, client_update, rates, Work(epochs=fit_epochs, batch_size=batch_size),
+    return build_fedres(problem, population, client_update, rates, Work(epochs=fit_epochs, batch_size=batch_size),
                     controlled=option == "II")
 
 
-def fitted(loss: Loss, work: Work, key: Key, message: Message, private: PyTree, data: Data) -> PyTree:
+def fit_private(loss: Loss, work: Work, key: Key, message: Message, private: PyTree, data: Data) -> PyTree:
     """Step 1 of Algorithms 3 and 4: the private part learns what the shared model, just received, leaves over."""
 
     def step(private, batch):
-        slope = jax.grad(loss, argnums=1)(message.shared, private, batch)
-        return descended(private, message.private_step_size, slope)
+        gradient = jax.grad(loss, argnums=1)(message.shared, private, batch)
+        return descend(private, message.private_step_size, gradient)
 
     return work.fold(key, data, step, private)
 
 
-def descended(part: PyTree, step_size: Array, gradient: PyTree) -> PyTree:
+def descend(part: PyTree, step_size: Array, gradient: PyTree) -> PyTree:
     return subtract(part, scale(step_size, gradient))

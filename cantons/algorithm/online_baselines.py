@@ -26,7 +26,7 @@ class Alone(NamedTuple):
     """A client that keeps the whole model."""
 
     parts: tuple[PyTree, PyTree]
-    memory: PyTree
+    optimizer_state: PyTree
 
 
 @algorithm
@@ -43,7 +43,7 @@ def online_independent(problem: Problem, population: int, *, step_size: float | 
 
     def client_update(key, message, client, data):
         gradient = jax.grad(lambda parts: problem.loss(*parts, data.now()))(client.parts)
-        return (), Alone(*step.move(client.parts, client.memory, gradient))
+        return (), Alone(*step.move(client.parts, client.optimizer_state, gradient))
 
     return Algorithm(
         init_server=lambda key, shared, private: Server(shared),
@@ -68,12 +68,12 @@ def online_central(problem: Problem, population: int, *, step_size: float | dict
     """
     joint = joint_prediction(problem)
 
-    def alone(private, inputs):
+    def no_private(private, inputs):
         return jnp.zeros_like(joint.private(private, inputs))
 
     def loss(shared, private, batch):
         return joint.loss(joint.shared(shared, joint.seen(batch.inputs)), batch.targets, batch.mask)
 
-    without = problem._replace(loss=loss, residual=joint._replace(private=alone))
+    without = problem._replace(loss=loss, residual=joint._replace(private=no_private))
     return fedres_online_sgd(step_size=step_size, method=method, alignment=alignment, combine=combine,
                              radius=radius).build(without, population)

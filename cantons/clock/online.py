@@ -66,8 +66,8 @@ def online(population: int, *, uplink: Delay = 0, downlink: Delay = 0, batch: in
     at_least("batch", batch, 1)
     one_of("order", order, ("cycle", "shuffle", "sample"))
     one_of("weights", weights, ("equal", "inverse"))
-    up, down = _delays("uplink", uplink, population), _delays("downlink", downlink, population)
-    arrival = _chances(active, population) if isinstance(active, Mapping) else None
+    up, down = _read_delays("uplink", uplink, population), _read_delays("downlink", downlink, population)
+    arrival = _read_probabilities(active, population) if isinstance(active, Mapping) else None
     trace = None if active is None or isinstance(active, Mapping) else read_trace("active", active, population)
     if weights == "inverse" and active is None:
         raise InputError('weights = "inverse" weighs clients by how rarely they are active; give the trace, active.')
@@ -79,19 +79,20 @@ def online(population: int, *, uplink: Delay = 0, downlink: Delay = 0, batch: in
         at_least("counted", counted, 1)
         if counted > population:
             raise InputError(f"counted is {counted} but there are only {population} clients.")
-    meets, period, chance, gap = _meetings(sync)
-    arrays = Arrays(up, down, trace, arrival, _weights(weights, trace, arrival, population), meets, period, chance)
+    meets, period, chance, gap = _read_sync(sync)
+    arrays = Arrays(up, down, trace, arrival, _client_weights(weights, trace, arrival, population), meets, period,
+                    chance)
     ids = np.arange(population, dtype=np.int32)
     steady = bool((up[0] == up[1]).all() and (down[0] == down[1]).all())
 
     def plan(arrays: Arrays, key: Key, round: Array) -> Plan:
-        acts = _acting(arrays, round, active, population)
+        acts = _draw_active(arrays, round, active, population)
         counts = acts if counted is None else acts & (permutation(key, population)(jnp.asarray(ids)) < counted)
         if gap != 1:  # what is sent in this step is for the meeting after it
-            counts = counts & _meeting(arrays, round + 1, sync)
+            counts = counts & _is_sync(arrays, round + 1, sync)
         return Plan(jnp.asarray(ids), acts, jnp.where(counts, arrays.weights, 0), jnp.ones(population, bool),
-                    _drawn(key, 0, arrays.up, steady), _drawn(key, 1, arrays.down, steady),
-                    None if gap == 1 else _meeting(arrays, round, sync))
+                    _draw_delays(key, 0, arrays.up, steady), _draw_delays(key, 1, arrays.down, steady),
+                    None if gap == 1 else _is_sync(arrays, round, sync))
 
     most_up, most_down = (int(delay.max()) if longest is None else longest for delay in (up, down))
     return Clock(population, active is None, arrays, plan, actors_hear=True,
@@ -99,7 +100,7 @@ def online(population: int, *, uplink: Delay = 0, downlink: Delay = 0, batch: in
                                None if counted == population else counted, label_delay))
 
 
-def _chances(active: Mapping[str, Any], population: int) -> np.ndarray:
+def _read_probabilities(active: Mapping[str, Any], population: int) -> np.ndarray:
     if not {"probability"} <= set(active) <= {"probability", "seed"}:
         raise InputError(f"active is {dict(active)}; random arrivals have the key probability, and may have seed.")
     values = np.asarray(active["probability"], np.float32)
@@ -110,22 +111,22 @@ def _chances(active: Mapping[str, Any], population: int) -> np.ndarray:
     return np.broadcast_to(values, population)
 
 
-def _acting(arrays: Arrays, round: Array, active: Active | None, population: int) -> Array:
+def _draw_active(arrays: Arrays, round: Array, active: Active | None, population: int) -> Array:
     if arrays.active is not None:
         return jnp.asarray(arrays.active)[round % arrays.active.shape[0]]
     if arrays.arrival is None:
         return jnp.ones(population, bool)
     assert isinstance(active, Mapping)
-    return _uniform(active, "active", round, (population,)) < arrays.arrival
+    return _draw_uniform(active, "active", round, (population,)) < arrays.arrival
 
 
-def _uniform(given: Mapping[str, Any], what: str, round: Array, shape: tuple[int, ...]) -> Array:
+def _draw_uniform(given: Mapping[str, Any], what: str, round: Array, shape: tuple[int, ...]) -> Array:
     """Numbers of this step; those for other purposes are others, though the seed be the same."""
     key = jax.random.fold_in(jax.random.key(given.get("seed", 0)), ("sync", "active").index(what))
     return jax.random.uniform(jax.random.fold_in(key, round), shape, jnp.float32)
 
 
-def _meetings(sync: Sync) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None, int | None]:
+def _read_sync(sync: Sync) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None, int | None]:
     """The list, the period or the chance, whichever it is, and the longest gap where it is known."""
     if isinstance(sync, Mapping):
         if not {"probability"} <= set(sync) <= {"probability", "seed"}:
@@ -145,23 +146,23 @@ def _meetings(sync: Sync) -> tuple[np.ndarray | None, np.ndarray | None, np.ndar
     return table, None, None, max(2, int(np.diff(steps, append=steps[-1]).max()))
 
 
-def _meeting(arrays: Arrays, round: Array, sync: Sync) -> Array:
+def _is_sync(arrays: Arrays, round: Array, sync: Sync) -> Array:
     """Is there a synchronisation before this step, counted from 0?"""
     if arrays.meets is not None:
         return jnp.asarray(arrays.meets)[jnp.minimum(round, len(arrays.meets) - 1)]
     if arrays.period is not None:
         return round % arrays.period == 0
     assert arrays.chance is not None and isinstance(sync, Mapping)
-    return _uniform(sync, "sync", round, ()) < arrays.chance
+    return _draw_uniform(sync, "sync", round, ()) < arrays.chance
 
 
-def _drawn(key: Key, link: int, bounds: Array | np.ndarray, steady: bool) -> Array:
+def _draw_delays(key: Key, link: int, bounds: Array | np.ndarray, steady: bool) -> Array:
     if steady:
         return jnp.asarray(bounds[0])
     return jax.random.randint(jax.random.fold_in(key, link), bounds[0].shape, bounds[0], bounds[1] + 1, jnp.int32)
 
 
-def _delays(name: str, delay: Delay, population: int) -> np.ndarray:
+def _read_delays(name: str, delay: Delay, population: int) -> np.ndarray:
     """Least and most, one column per client."""
     if isinstance(delay, Mapping):
         if set(delay) != {"least", "most"}:
@@ -184,7 +185,7 @@ def _delays(name: str, delay: Delay, population: int) -> np.ndarray:
     return np.stack(rows).astype(np.int32)
 
 
-def _weights(kind: str, trace: np.ndarray | None, arrival: np.ndarray | None, population: int) -> np.ndarray:
+def _client_weights(kind: str, trace: np.ndarray | None, arrival: np.ndarray | None, population: int) -> np.ndarray:
     if kind == "equal":
         return np.ones(population, np.float32)
     if arrival is not None:

@@ -16,7 +16,7 @@ _HALVINGS = 64
 
 
 def bisect(excess: Excess, given: Array, low: Array, high: Array) -> Array:
-    """Where `excess(given, .)` is zero, to the last digit of the bracket's ends; without a slope."""
+    """Where `excess(given, .)` is zero, to the last digit of the bracket's ends; without a gradient."""
     given, low, high = jax.lax.stop_gradient((given, low, high))
 
     def halve(_, bracket):
@@ -30,12 +30,12 @@ def bisect(excess: Excess, given: Array, low: Array, high: Array) -> Array:
 
 
 def root(excess: Excess, given: Array, low: Array, high: Array) -> Array:
-    """Where `excess(given, .)` is zero, with the right slope in `given`."""
+    """Where `excess(given, .)` is zero, with the right gradient in `given`."""
     found = bisect(excess, given, low, high)
-    # One Newton step from a root held fixed: it polishes, and by the implicit function theorem carries the slope.
-    slope = jax.lax.stop_gradient(jax.grad(excess, argnums=1)(given, found))
-    steep = slope < 0
-    return found - jnp.where(steep, excess(given, found) / jnp.where(steep, slope, 1.0), 0.0)
+    # One Newton step from a root held fixed: it polishes, and by the implicit function theorem carries the gradient.
+    derivative = jax.lax.stop_gradient(jax.grad(excess, argnums=1)(given, found))
+    steep = derivative < 0
+    return found - jnp.where(steep, excess(given, found) / jnp.where(steep, derivative, 1.0), 0.0)
 
 
 def fill(to_primal: Callable[[Array], Array], to_dual: Callable[[Array], Array], dual: Array, total: float,

@@ -273,7 +273,7 @@ def spread(values: Sequence[float] | np.ndarray) -> str:
 
 def theorem(settings: Settings) -> dict[str, float]:
     """Theorem 3's B for the synthetic environment: two unit feature vectors, so gamma = 4 and, at D = 1/2, G = 4."""
-    constants = dict(norms=(1 + settings.clients) / 16, variance=0.1, smoothness=4.0, radius=0.5, slope=4.0)
+    constants = dict(norms=(1 + settings.clients) / 16, variance=0.1, smoothness=4.0, radius=0.5, lipschitz=4.0)
     return {str(rounds): theorem3_every(rounds, settings.clients, 5, **constants)
             for rounds in (1_000, 2_000, 10_000, 100_000, 1_000_000)}
 

@@ -69,9 +69,9 @@ def test_yogi_by_hand(plain_loop, least_squares, numbers, quadratics):
     recipe = ct.fedyogi(server_step_size=0.02, beta1=0.8, beta2=0.95, epsilon=1e-3, **LOCAL)
     weight, first, second = START, np.full(3, 1e-6), np.full(3, 1e-6)
     for number in range(1, 5):
-        slope = -mean_change(quadratics, weight)
-        first = 0.8 * first + 0.2 * slope
-        second = second - 0.05 * np.sign(second - slope**2) * slope**2
+        gradient = -mean_change(quadratics, weight)
+        first = 0.8 * first + 0.2 * gradient
+        second = second - 0.05 * np.sign(second - gradient**2) * gradient**2
         unbiased = first / (1 - 0.8**number), second / (1 - 0.95**number)
         weight = weight - 0.02 * unbiased[0] / (np.sqrt(unbiased[1]) + 1e-3)
     np.testing.assert_allclose(begun(plain_loop(least_squares, numbers, recipe)).play(4).weight, weight, atol=1e-12)

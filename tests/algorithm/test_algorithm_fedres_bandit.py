@@ -278,10 +278,10 @@ def test_in_a_realisable_environment_two_models_beat_one_and_gaps_beat_a_calenda
 
 
 def test_theorem_3_takes_the_smallest_of_three():
-    ones = dict(norms=1.0, variance=1.0, smoothness=1.0, radius=1.0, slope=1.0)
+    ones = dict(norms=1.0, variance=1.0, smoothness=1.0, radius=1.0, lipschitz=1.0)
     assert theorem3_every(10_000, 1, 1, **ones) == pytest.approx(10_000**0.2)
     assert theorem3_every(10_000, 1000, 1, **ones) == pytest.approx(10.0)
-    assert theorem3_every(8, 1000, 1, **{**ones, "slope": 8.0, "smoothness": 1e-6}) == pytest.approx(1.0)
+    assert theorem3_every(8, 1000, 1, **{**ones, "lipschitz": 8.0, "smoothness": 1e-6}) == pytest.approx(1.0)
 
 
 # Mistakes

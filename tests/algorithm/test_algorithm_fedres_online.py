@@ -67,7 +67,7 @@ def joint_descent(pairs, shared, private, delay=0, steps=STEPS, step_size=STEP):
     for now in range(steps):
         if now > delay:
             point = point - step_size * gradients[now - 1 - delay]
-        slope, charged = np.zeros_like(point), []
+        gradient, charged = np.zeros_like(point), []
         for number, (inputs, targets) in enumerate(pairs):
             row = now % len(targets)
             place = slice(len(shared) + number * len(private), len(shared) + (number + 1) * len(private))
@@ -75,8 +75,8 @@ def joint_descent(pairs, shared, private, delay=0, steps=STEPS, step_size=STEP):
             features[: len(shared)], features[place] = inputs[row][shared], inputs[row][private]
             error = targets[row] - point @ features
             charged.append(error**2)
-            slope -= 2 * error * features
-        gradients.append(slope)
+            gradient -= 2 * error * features
+        gradients.append(gradient)
         losses.append(charged)
         points.append(point)
     return np.array(losses), np.array(points)
@@ -196,13 +196,13 @@ def test_the_server_needs_the_global_features_the_local_predictions_and_the_targ
                 for i, (inputs, targets) in enumerate(pairs)] for now in range(STEPS)]
     server = [np.zeros(3)]
     for now in range(STEPS):
-        slope = np.zeros(3)
+        gradient = np.zeros(3)
         for i in range(CLIENTS):
             sent = now - up[i]
             if sent >= 0:
                 features, local, target = letters[sent][i]
-                slope -= 2 * (target - server[max(sent - down[i], 0)] @ features - local) * features
-        server.append(server[-1] - STEP * slope)
+                gradient -= 2 * (target - server[max(sent - down[i], 0)] @ features - local) * features
+        server.append(server[-1] - STEP * gradient)
     np.testing.assert_allclose(path.shared, server, atol=1e-12)
 
 
@@ -257,19 +257,19 @@ def test_adagrad_divides_by_the_root_of_all_squares_so_far():
         features = inputs[now % ROWS][[0, 1, 2, 2, 3, 4]]
         error = targets[now % ROWS] - point @ features
         np.testing.assert_allclose(path.losses[now, 0], error**2, rtol=1e-10)
-        slope = -2 * error * features
-        squares += slope**2
-        point -= 0.5 * slope / np.sqrt(squares)
+        gradient = -2 * error * features
+        squares += gradient**2
+        point -= 0.5 * gradient / np.sqrt(squares)
 
 
-def test_a_clipped_output_keeps_its_error_and_its_slope():
-    """As in Vowpal Wabbit: the error is that of the clipped output, the slope looks past the clipping."""
+def test_a_clipped_output_keeps_its_error_and_its_gradient():
+    """As in Vowpal Wabbit: the error is that of the clipped output, the gradient looks past the clipping."""
     data = federation([(np.array([[2.0, 1.0]]), np.array([-1.0]))])
     problem = joint(data, shared=[0], private=[1], clip=1.0, labels="sign")
     shared, private = ({"layer0": {"weight": np.array([[value]])}} for value in (3.0, 1.0))
-    loss, slopes = jax.value_and_grad(problem.loss, argnums=(0, 1))(shared, private, data.train.client(0).full())
+    loss, gradients = jax.value_and_grad(problem.loss, argnums=(0, 1))(shared, private, data.train.client(0).full())
     assert loss == 4.0  # the output is 7, clipped to 1
-    assert (float(slopes[0]["layer0"]["weight"][0, 0]), float(slopes[1]["layer0"]["weight"][0, 0])) == (8.0, 4.0)
+    assert (float(gradients[0]["layer0"]["weight"][0, 0]), float(gradients[1]["layer0"]["weight"][0, 0])) == (8.0, 4.0)
 
 
 def test_a_network_on_one_side_and_classes_work_too(labels):

@@ -22,7 +22,7 @@ from cantons.protocol import Algorithm, Array, Problem, PyTree
 
 class Server(NamedTuple):
     shared: PyTree
-    memory: PyTree  # the server optimiser's state
+    optimizer_state: PyTree  # the server optimiser's state
     round: Array
 
 
@@ -74,8 +74,8 @@ def averaging(
 
     def server_update(key, server, mean, central):
         # The negated mean change plays the gradient's part.
-        moves, memory = server_optimizer.update(scale(-1.0, mean.value), server.memory, server.shared)
-        return Server(optax.apply_updates(server.shared, moves), memory, server.round + 1)
+        moves, optimizer_state = server_optimizer.update(scale(-1.0, mean.value), server.optimizer_state, server.shared)
+        return Server(optax.apply_updates(server.shared, moves), optimizer_state, server.round + 1)
 
     def model(key, message, client, data):
         private = fit(key, message.shared, client.private, data, client.visits)

@@ -16,8 +16,9 @@ from cantons.protocol import PyTree
 
 
 class Descent(NamedTuple):
-    init: Callable[[PyTree], Any]  # point -> memory
-    move: Callable[[PyTree, Any, PyTree], tuple[PyTree, Any]]  # (point, memory, gradient) -> (point, memory)
+    init: Callable[[PyTree], Any]  # point -> optimizer_state
+    # (point, optimizer_state, gradient) -> (point, optimizer_state)
+    move: Callable[[PyTree, Any, PyTree], tuple[PyTree, Any]]
 
 
 def descent(method: str, step_size: float | dict | Schedule, radius: float | None = None) -> Descent:
@@ -35,13 +36,13 @@ def descent(method: str, step_size: float | dict | Schedule, radius: float | Non
     def init(point):
         return jnp.zeros((), jnp.int32), zeros(point) if adaptive else ()
 
-    def move(point, memory, gradient):
-        count, squares = memory
+    def move(point, optimizer_state, gradient):
+        count, squares = optimizer_state
         if adaptive:
-            squares = jax.tree.map(lambda total, slope: total + slope**2, squares, gradient)
-            gradient = jax.tree.map(lambda slope, total: slope * jnp.where(
+            squares = jax.tree.map(lambda total, entry: total + entry**2, squares, gradient)
+            gradient = jax.tree.map(lambda entry, total: entry * jnp.where(
                 total > 0, jax.lax.rsqrt(jnp.where(total > 0, total, 1)), 0), gradient, squares)
-        point = jax.tree.map(lambda here, slope: here - schedule(count).astype(here.dtype) * slope, point, gradient)
+        point = jax.tree.map(lambda here, entry: here - schedule(count).astype(here.dtype) * entry, point, gradient)
         if radius is not None and jax.tree.leaves(point):
             point = optax.projections.projection_l2_ball(point, radius)
         return point, (count + 1, squares)

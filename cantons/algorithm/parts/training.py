@@ -37,7 +37,7 @@ class Trained(NamedTuple):
 Adjust = Callable[[PyTree, PyTree], PyTree]
 
 
-def optimizer_named(name: Optimizer) -> OptimizerBuilder:
+def get_optimizer(name: Optimizer) -> OptimizerBuilder:
     if callable(name):
         return name
     if name not in OPTIMIZERS:
@@ -52,7 +52,7 @@ class Work(NamedTuple):
     steps: int | None = None
     batch_size: int | None = 32
 
-    def checked(self) -> Work:
+    def check(self) -> Work:
         at_least("epochs", self.epochs, 1)
         if self.steps is not None:
             at_least("steps", self.steps, 1)
@@ -82,8 +82,8 @@ def trainer(loss: Loss, work: Work, optimizer: Optimizer = "sgd",
 
     `adjust` replaces the shared part's gradient, which is all that FedProx and SCAFFOLD change.
     """
-    work.checked()
-    make = optimizer_named(optimizer)
+    work.check()
+    make = get_optimizer(optimizer)
     if clip_norm is not None:
         positive("clip_norm", clip_norm)
 
@@ -94,11 +94,11 @@ def trainer(loss: Loss, work: Work, optimizer: Optimizer = "sgd",
             method = optax.chain(optax.clip_by_global_norm(clip_norm), method)
 
         def step(carry, batch):
-            parts, memory, count = carry
+            parts, optimizer_state, count = carry
             shared_gradient, private_gradient = jax.grad(loss, argnums=(0, 1))(*parts, batch)
             direction = adjust(shared_gradient, parts[0]), private_gradient
-            moves, memory = method.update(direction, memory, parts)
-            return optax.apply_updates(parts, moves), memory, count + 1
+            moves, optimizer_state = method.update(direction, optimizer_state, parts)
+            return optax.apply_updates(parts, moves), optimizer_state, count + 1
 
         parts = shared, private
         parts, _, count = work.fold(key, data, step, (parts, method.init(parts), jnp.zeros((), jnp.int32)))
