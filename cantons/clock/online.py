@@ -22,20 +22,18 @@ from cantons.recipe import clock
 from cantons.shuffle import permutation
 
 Delay = int | Sequence[int] | np.ndarray | Mapping[str, Any]
-
-
 Sync = int | Sequence[int] | Mapping[str, Any]
 Active = np.ndarray | str | Mapping[str, Any]
 
 
 class Arrays(NamedTuple):
-    """Smallest and largest delay of each client, who is there when, what a client's uploads weigh, when all meet."""
+    """Everything about the clock that may differ between runs of one program."""
 
-    up: np.ndarray  # int32[2, population]
+    up: np.ndarray  # int32[2, population]: the smallest and the largest delay of each client
     down: np.ndarray
-    active: np.ndarray | None  # bool[steps, population]
+    active: np.ndarray | None  # bool[steps, population]: who has examples in which step
     arrival: np.ndarray | None  # [population]: the chance of having examples in a step
-    weights: np.ndarray  # [population]
+    weights: np.ndarray  # [population]: what an upload of each client weighs
     meets: np.ndarray | None  # bool[steps + 1]: an explicit list of synchronisations
     period: np.ndarray | None  # int32
     chance: np.ndarray | None  # of a synchronisation in each step
@@ -47,21 +45,24 @@ def online(population: int, *, uplink: Delay = 0, downlink: Delay = 0, batch: in
            score: str = "own", label_delay: int = 0, longest: int | None = None) -> Clock:
     """Every client meets `batch` examples in each step and is scored on them before it learns from them.
 
-    `uplink` and `downlink` are delays in steps: a number, one number per client, or {"least": a, "most": b} to draw
-    each step's delay uniformly from a to b (a and b may be lists too). `order` says how a client meets its training
-    examples: "cycle" goes through them as they are stored, over and over; "shuffle" in another order each time;
-    "sample" draws with replacement. `active` is a trace of who has examples in which step, as for `rounds`, or
-    {"probability": p}, one for all clients or one for each, drawn in each step from a `seed` of its own; the others
-    are silent. `weights = "inverse"` lets client i's uploads weigh T / N_i, where N_i of the trace's T steps are
-    active (or 1 / p_i): then every client counts the same, however often it speaks.
+    Server and clients exchange messages at synchronisations, and learn by themselves in between.
 
-    `sync` says when server and clients exchange anything: every so many steps; before the steps listed (counted from 1,
-    the first of which is 1); or {"probability": p}, drawn anew in each step from a `seed` of its own. Between two
-    synchronisations clients learn by themselves. Then `counted` clients, drawn without replacement, upload, all of them
-    by default, and everybody hears. `score` is "own", or "everyone" to charge each client's model with everybody's
-    examples too, as collective regret wants it. With a `label_delay` a client is scored on examples as it meets
-    them, and learns from each so many meetings later, when its label comes. `longest` makes room for delays up to that
-    many steps, so that runs with other delays are the same program.
+    uplink: steps from a client's upload to its arrival: a number, one number per client, or {"least": a, "most": b} to
+        draw each step's delay uniformly from a to b (a and b may be lists too).
+    downlink: steps from a broadcast to its arrival, given in the same ways.
+    batch: examples that a client meets in a step.
+    order: how a client meets its training examples: "cycle" goes through them as they are stored, over and over;
+        "shuffle" goes through them in another order each time; "sample" draws with replacement.
+    active: who has examples in which step, the others being silent: a trace as for `rounds`, or {"probability": p},
+        one for all clients or one for each, drawn in each step from a `seed` of its own; none means everybody, always.
+    weights: "equal", or "inverse": client i's uploads weigh T / N_i, where N_i of the trace's T steps are active (or
+        1 / p_i), so that every client counts the same, however often it speaks.
+    sync: when there is a synchronisation: every so many steps; before the steps listed (counted from 1, the first of
+        which is 1); or {"probability": p}, drawn anew in each step from a `seed` of its own.
+    counted: how many clients, drawn without replacement, upload at a synchronisation; none means all. Everybody hears.
+    score: "own", or "everyone" to charge each client's model with everybody's examples too, as collective regret does.
+    label_delay: a client is scored on examples as it meets them, and learns from them this many meetings later.
+    longest: makes room for delays up to this many steps, so that runs with other delays are the same program.
     """
     at_least("batch", batch, 1)
     one_of("order", order, ("cycle", "shuffle", "sample"))
@@ -88,7 +89,7 @@ def online(population: int, *, uplink: Delay = 0, downlink: Delay = 0, batch: in
     def plan(arrays: Arrays, key: Key, round: Array) -> Plan:
         acts = _draw_active(arrays, round, active, population)
         counts = acts if counted is None else acts & (permutation(key, population)(jnp.asarray(ids)) < counted)
-        if gap != 1:  # what is sent in this step is for the meeting after it
+        if gap != 1:  # what is sent in this step is for the synchronisation after it
             counts = counts & _is_sync(arrays, round + 1, sync)
         return Plan(jnp.asarray(ids), acts, jnp.where(counts, arrays.weights, 0), jnp.ones(population, bool),
                     _draw_delays(key, 0, arrays.up, steady), _draw_delays(key, 1, arrays.down, steady),
@@ -121,13 +122,13 @@ def _draw_active(arrays: Arrays, round: Array, active: Active | None, population
 
 
 def _draw_uniform(given: Mapping[str, Any], what: str, round: Array, shape: tuple[int, ...]) -> Array:
-    """Numbers of this step; those for other purposes are others, though the seed be the same."""
+    """Uniform numbers of this step; "sync" and "active" draw different ones, even from the same seed."""
     key = jax.random.fold_in(jax.random.key(given.get("seed", 0)), ("sync", "active").index(what))
     return jax.random.uniform(jax.random.fold_in(key, round), shape, jnp.float32)
 
 
 def _read_sync(sync: Sync) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None, int | None]:
-    """The list, the period or the chance, whichever it is, and the longest gap where it is known."""
+    """Read `sync` as a table, a period or a probability, the other two None; and the longest gap, if it is known."""
     if isinstance(sync, Mapping):
         if not {"probability"} <= set(sync) <= {"probability", "seed"}:
             raise InputError(f"sync is {dict(sync)}; a random one has the key probability, and may have seed.")
@@ -163,7 +164,7 @@ def _draw_delays(key: Key, link: int, bounds: Array | np.ndarray, steady: bool) 
 
 
 def _read_delays(name: str, delay: Delay, population: int) -> np.ndarray:
-    """Least and most, one column per client."""
+    """Read the smallest and the largest delay of each client: two rows, one column per client."""
     if isinstance(delay, Mapping):
         if set(delay) != {"least", "most"}:
             raise InputError(f"{name} is {dict(delay)}; a random delay has two keys, least and most.")

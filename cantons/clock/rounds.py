@@ -17,9 +17,11 @@ def rounds(population: int, *, cohort: int | None = None, replace: bool = False,
            available: np.ndarray | str | None = None) -> Clock:
     """Draw `cohort` clients per round, uniformly without (or with) replacement; None takes all of them.
 
-    `available` is a trace: a boolean array [rounds, clients], or an npz file with one named `available`; row
-    t (repeated from the start when it ends) says who can be drawn in round t. A round with fewer available
-    clients than the cohort takes all of them.
+    cohort: clients per round; none takes all of them.
+    replace: draw with replacement: a client drawn twice works once and counts twice.
+    available: a trace of who can be drawn: a boolean array [rounds, clients], or an npz file with one named
+        `available`; row t (repeated from the start when it ends) is for round t. A round with fewer available clients
+        than the cohort takes all of them.
     """
     if cohort is None:
         cohort = population
@@ -44,7 +46,7 @@ def rounds(population: int, *, cohort: int | None = None, replace: bool = False,
 
 
 def _cohort_plan(ids: Array, population: int, counts: Array | None = None) -> Plan:
-    """Hearing, acting and counting are one set; ids of `population` are spare slots."""
+    """The same clients hear, act and are counted; an id of `population` is a spare slot."""
     there = ids < population
     return Plan(ids, there, there.astype(jnp.int32) if counts is None else counts, there)
 
