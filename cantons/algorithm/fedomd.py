@@ -43,13 +43,19 @@ def fedomd(problem: Problem, population: int, *, step_size: float | dict | Sched
            width: float = 0.1) -> Algorithm:
     """Every client steps on each loss as it comes; at a synchronisation all go on from the mean.
 
-    `mirror` is a map ("euclidean", "entropy", {"name": "p_norm", "p": 1.5}, ...) and `within` a set ("all_space",
-    "simplex", {"name": "box", "low": -3, "high": 3}, {"name": "ball", "radius": 1}, ...); a pair without an exact step
-    is refused. `step_size` may be {"name": "inverse", "start": s}, s/t in step t: 2/sigma for losses that are
-    sigma-strongly convex relative to the map (Theorem 2). `private_step_size` is `step_size` unless given. `adaptive`
-    "adagrad" gives every coordinate a step of its own; "dog" (distance over gradients: Ivgi, Hinder and Carmon, 2023)
-    needs no step size at all. `feedback` "two_point" or "one_point" lets a client see losses only, at a distance of
-    `width` from its point in a random direction, and estimate its gradient from them.
+    A pair of a map and a set without an exact step is refused.
+
+    step_size: a number, or a schedule over steps such as {"name": "inverse", "start": s}, s/t in step t: 2/sigma for
+        losses that are sigma-strongly convex relative to the map (Theorem 2).
+    mirror: a mirror map: "euclidean", "entropy", {"name": "p_norm", "p": 1.5}, ...
+    within: the set of points: "all_space", "simplex", {"name": "box", "low": -3, "high": 3},
+        {"name": "ball", "radius": 1}, ...
+    private_step_size: of the private part; the same as `step_size` unless given.
+    adaptive: "none"; "adagrad" gives every coordinate a step of its own; "dog" (distance over gradients: Ivgi, Hinder
+        and Carmon, 2023) needs no step size at all.
+    feedback: "gradient"; under "two_point" or "one_point" a client sees losses only, near its point in a random
+        direction, and estimates its gradient from them.
+    width: how far from its point a client then looks.
     """
     map_, set_ = build_named("mirror", mirror, MAPS, MirrorMap), build_named("within", within, SETS, ConvexSet)
     one_of("adaptive", adaptive, ("none", "adagrad", "dog"))

@@ -13,11 +13,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cantons.algorithm.fedres_online import fedres_online_sgd
+from cantons.algorithm.fedres_online import Residuals, fedres_online_sgd
 from cantons.algorithm.online_baselines import online_central, online_independent
-from cantons.algorithm.parts.schedule import Schedule
+from cantons.algorithm.parts.descent import OnlineSteps, PrivateSteps
 from cantons.algorithm.parts.trees import zeros
 from cantons.errors import InputError, at_least, one_of, positive
+from cantons.options import Flat
 from cantons.problem.bandit import of_actions, regret_of, rewards_of
 from cantons.protocol import Aggregator, Algorithm, Array, Batch, Key, Needs, Problem, PyTree, Receipt, Stack, Sum
 from cantons.recipe import algorithm
@@ -55,22 +56,26 @@ class Chosen(NamedTuple):
 
 @algorithm
 def fedres_bandit(problem: Problem, population: int, *, explore: str = "every", every: int = 10, gamma: float = 10.0,
-                  gamma_exponent: float = 0.5, regressor: str = "joint",
-                  step_size: float | dict | Schedule = 0.05, private_step_size: float | dict | Schedule | None = None,
-                  method: str = "sgd", alignment: str = "full", combine: str = "sum",
-                  radius: float | None = None) -> Algorithm:
+                  gamma_exponent: float = 0.5, regressor: str = "joint", steps: Flat[OnlineSteps],
+                  private_steps: Flat[PrivateSteps], residuals: Flat[Residuals]) -> Algorithm:
     """In each step a client chooses an action by predicted rewards, and learns from what that action brings.
 
-    `explore` is "every": a uniform action in the client's steps B, 2B, ... (`every` is B), from which alone it learns,
-    and the best predicted one otherwise; "igw", inverse-gap weighting: an action that seems worse than the best by a
-    gap has probability 1 / (K + c gap), the best has the rest, and every step is learned from. In the client's step t,
-    c is `gamma` times t to the power `gamma_exponent`: 0 fixes it. "uniform" is the reference that always explores.
-    Theorem 3's B is `theorem3_every`; it is no default, because it is 1 to 8 even for a million steps.
+    The options of steps, radii and residuals are the regressor's. Theorem 3's B is `theorem3_every`; it is no default,
+    because it is 1 to 8 even for a million steps.
 
-    `regressor` is "joint", fedres_online_sgd; or a reference: "shared" and "private" keep one of the two models, and
-    "alone" lets every client learn both by itself. The others are the regressor's options: `step_size`,
-    `private_step_size` (the same unless given; also of "private" and "alone", which send nothing and learn at once),
-    `method`, `alignment`, `combine` and `radius`, a bound on the norm of each model.
+    explore: "every": a uniform action in the client's steps B, 2B, ..., the only ones it learns from, and the best
+        predicted action otherwise. "igw", inverse-gap weighting: an action that seems worse than the best by a gap has
+        probability 1 / (K + c gap), the best has the rest, and every step is learned from. "uniform": always explore.
+    every: B, the steps from one exploration to the next under explore = "every".
+    gamma: under "igw", c is gamma times t to the power `gamma_exponent` in the client's step t.
+    gamma_exponent: how fast c grows; 0 fixes it.
+    regressor: "joint" is fedres_online_sgd; the others are baselines: "shared" and "private" keep one of the two
+        models, and "alone" lets every client learn both by itself.
+    private_step_size: of the private model, and of regressor "private" and "alone", which send nothing and learn at
+        once; the same as `step_size` unless given.
+    radius: the largest norm of each model; none leaves it free.
+    private_radius: the largest norm of a private model, and of the whole model under regressor "alone"; the same as
+        `radius` unless given.
     """
     if problem.residual is None or "reward" not in problem.maximise:
         raise InputError("fedres_bandit chooses among actions; make the problem with bandit(data, ...), or in a study "
@@ -80,14 +85,12 @@ def fedres_bandit(problem: Problem, population: int, *, explore: str = "every", 
     at_least("every", every, 1)
     at_least("gamma", gamma, 0)
     at_least("gamma_exponent", gamma_exponent, 0)
-    own_step = step_size if private_step_size is None else private_step_size
+    own_steps = private_steps.of(steps)
     recipe = {
-        "joint": lambda: fedres_online_sgd(step_size=step_size, private_step_size=private_step_size, method=method,
-                                           alignment=alignment, combine=combine, radius=radius),
-        "shared": lambda: online_central(step_size=step_size, method=method, alignment=alignment, combine=combine,
-                                         radius=radius),
-        "private": lambda: online_independent(step_size=own_step, method=method, radius=radius),
-        "alone": lambda: online_independent(step_size=own_step, method=method, radius=radius),
+        "joint": lambda: fedres_online_sgd(**steps._asdict(), **private_steps._asdict(), **residuals._asdict()),
+        "shared": lambda: online_central(**steps._asdict(), **residuals._asdict()),
+        "private": lambda: online_independent(**own_steps._asdict()),
+        "alone": lambda: online_independent(**own_steps._asdict()),
     }[regressor]()
     inner = recipe.build(_without_shared(problem) if regressor == "private" else problem, population)
 

@@ -17,7 +17,7 @@ from cantons.algorithm.fedres_erm_replay import Fit, erm_replay, fictitious_play
 from cantons.algorithm.fedres_online import Upload, joint_prediction
 from cantons.algorithm.least_squares import Normal, equations, features, no_equations, solver, vector
 from cantons.algorithm.parts.trees import add
-from cantons.errors import at_least, one_of, positive
+from cantons.options import Flat
 from cantons.protocol import Algorithm, Array, Needs, Problem, PyTree
 from cantons.recipe import algorithm
 
@@ -50,25 +50,22 @@ class Change(NamedTuple):
 
 
 @algorithm
-def fedres_erm(problem: Problem, population: int, *, radius: float | None = None, private_radius: float | None = None,
-               ties: str = "nearest", memory: int = 500, solver_steps: int = 100) -> Algorithm:
+def fedres_erm(problem: Problem, population: int, *, fit: Flat[Fit]) -> Algorithm:
     """Each client fits its private model to all it has met, and the server the shared one, at the other's newest.
 
-    `radius` bounds the norm of the shared part, and `private_radius` that of each private part; it is the same unless
-    given. Where several models fit equally well, as they do while there are fewer examples than parameters, `ties` is
-    settled for the one "nearest" to the last, or that of "minimum_norm". Without examples a side keeps its first model.
+    Without examples a side keeps its first model. Two linear models under the squared loss are fitted exactly, from
+    sums that do not grow with time. A client sends the global features and targets of its new examples, and how the
+    sum of global features times private outputs has changed: never a private model.
 
-    Two linear models under the squared loss are fitted exactly, from sums that do not grow with time. A client sends
-    the global features and targets of its new examples, and how the sum of global features times private outputs has
-    changed: never a private model. Anything else is fitted by `solver_steps` accelerated gradient steps from the last
-    model (from 0 under "minimum_norm") to the last `memory` examples of every client, and older ones are dropped; a
-    client then sends what its private model says about each of them. One that is silent counts with what it sent last.
+    Anything else is fitted by `solver_steps` accelerated gradient steps from the last model (from 0 under
+    "minimum_norm") to the last `memory` examples of every client; older ones are dropped. A client then sends what its
+    private model says about each of them. A silent client counts with what it sent last.
     """
     joint = joint_prediction(problem)
-    fit = _check(radius, private_radius, ties, memory, solver_steps)
+    fit = fit.check()
     if not joint.quadratic:
         return erm_replay(joint, population, fit)
-    solve = solver(fit.private_radius, ties)
+    solve = solver(fit.private_radius, fit.ties)
 
     def init_client(key, shared, private):
         nothing = jnp.zeros_like(vector(shared))
@@ -96,21 +93,17 @@ def fedres_erm(problem: Problem, population: int, *, radius: float | None = None
 
 
 @algorithm
-def fictitious_play(problem: Problem, population: int, *, radius: float | None = None,
-                    private_radius: float | None = None, ties: str = "nearest", memory: int = 500,
-                    solver_steps: int = 100) -> Algorithm:
+def fictitious_play(problem: Problem, population: int, *, fit: Flat[Fit]) -> Algorithm:
     """Like fedres_erm, except that every example keeps what the other side said about it when it was new.
 
     Nothing old is sent or computed again: an upload has global features, private outputs and targets. The two sides can
-    lock each other, and then both learn very slowly (the paper's Appendix C). The options are those of fedres_erm:
-    `radius` and `private_radius` bound the two parts, `ties` chooses between equally good models, and `memory` (the
-    examples kept of each client) and `solver_steps` matter where models are not linear or the loss is not squared.
+    lock each other, and then both learn very slowly (the paper's Appendix C).
     """
     joint = joint_prediction(problem)
-    fit = _check(radius, private_radius, ties, memory, solver_steps)
+    fit = fit.check()
     if not joint.quadratic:
         return fictitious_play_replay(joint, population, fit)
-    solve = solver(fit.private_radius, ties)
+    solve = solver(fit.private_radius, fit.ties)
 
     def init_client(key, shared, private):
         return Player(private, no_equations(private))
@@ -148,13 +141,3 @@ def _build(fit: Fit, init_client: Callable, client_update: Callable, lift: Calla
 
     return Algorithm(init_server, init_client, broadcast, client_update, total(lift), server_update, model,
                      needs=Needs(shared=False, stream=True))
-
-
-def _check(radius: float | None, private_radius: float | None, ties: str, memory: int, solver_steps: int) -> Fit:
-    for name, bound in (("radius", radius), ("private_radius", private_radius)):
-        if bound is not None:
-            positive(name, bound)
-    one_of("ties", ties, ("nearest", "minimum_norm"))
-    at_least("memory", memory, 1)
-    at_least("solver_steps", solver_steps, 1)
-    return Fit(radius, radius if private_radius is None else private_radius, ties, memory, solver_steps)

@@ -15,18 +15,36 @@ import jax.numpy as jnp
 
 from cantons.algorithm.minimise import minimise
 from cantons.algorithm.parts.trees import zeros
-from cantons.errors import InputError
+from cantons.errors import InputError, at_least, one_of, positive
 from cantons.protocol import Algorithm, Array, Batch, Needs, PyTree, Residual, Stack
 
 
 class Fit(NamedTuple):
-    """How both sides are fitted; the options of the recipes."""
+    """How both sides are fitted to their examples.
 
-    radius: float | None
-    private_radius: float | None
-    ties: str
-    memory: int
-    solver_steps: int
+    radius: the largest norm of the shared part; none leaves it free.
+    private_radius: the largest norm of each private part; the same as `radius` unless given.
+    ties: where several models fit equally well, as they do while there are fewer examples than parameters, take the
+        one "nearest" to the last, or that of "minimum_norm".
+    memory: examples kept of each client; matters only where models are not linear or the loss is not squared.
+    solver_steps: accelerated gradient steps of each fit; matters only there too.
+    """
+
+    radius: float | None = None
+    private_radius: float | None = None
+    ties: str = "nearest"
+    memory: int = 500
+    solver_steps: int = 100
+
+    def check(self) -> Fit:
+        """The same with a radius for each side."""
+        for name, bound in (("radius", self.radius), ("private_radius", self.private_radius)):
+            if bound is not None:
+                positive(name, bound)
+        one_of("ties", self.ties, ("nearest", "minimum_norm"))
+        at_least("memory", self.memory, 1)
+        at_least("solver_steps", self.solver_steps, 1)
+        return self if self.private_radius is not None else self._replace(private_radius=self.radius)
 
 
 class Server(NamedTuple):

@@ -13,12 +13,31 @@ import jax
 import jax.numpy as jnp
 
 from cantons.aggregate import mean_of, rows, total
-from cantons.algorithm.parts.descent import descent
-from cantons.algorithm.parts.schedule import Schedule
+from cantons.algorithm.parts.descent import OnlineSteps, PrivateSteps, descent
 from cantons.algorithm.parts.trees import scale
 from cantons.errors import InputError, one_of
+from cantons.options import Flat
 from cantons.protocol import Algorithm, Needs, Problem, PyTree, Residual
 from cantons.recipe import algorithm
+
+
+class Residuals(NamedTuple):
+    """What the server does with the residuals that arrive.
+
+    alignment: when the two halves of a gradient are used. "full" (Algorithms 3 and 4) lets a client wait until the
+        server has used its half and has told so; "paired" lets it step at once; under "none" the server moreover takes
+        its half at the model it has when the upload arrives.
+    combine: the server's gradient is the "sum" of those that arrive, as printed, or the "mean" over all clients, where
+        a gradient that has not arrived counts as 0, or the mean over those that have "arrived".
+    """
+
+    alignment: str = "full"
+    combine: str = "sum"
+
+    def check(self) -> Residuals:
+        one_of("alignment", self.alignment, ("none", "paired", "full"))
+        one_of("combine", self.combine, ("sum", "mean"))
+        return self
 
 
 class Server(NamedTuple):
@@ -40,26 +59,18 @@ class Upload(NamedTuple):
 
 
 @algorithm
-def fedres_online_sgd(problem: Problem, population: int, *, step_size: float | dict | Schedule = 0.05,
-                      private_step_size: float | dict | Schedule | None = None, method: str = "sgd",
-                      alignment: str = "full", combine: str = "sum", radius: float | None = None,
-                      private_radius: float | None = None) -> Algorithm:
+def fedres_online_sgd(problem: Problem, population: int, *, steps: Flat[OnlineSteps], private_steps: Flat[PrivateSteps],
+                      residuals: Flat[Residuals]) -> Algorithm:
     """Each client learns from its own feedback, the server from residuals, both under delay.
 
-    Both halves of a gradient are taken at the pair of models that predicted. `alignment` says when they are used:
-    "full" (Algorithms 3 and 4) lets a client wait until the server has used its half and has told so; "paired" lets it
-    step at once; under "none" the server moreover takes its half at the model it has when the upload arrives. The paper
-    recommends "full"; in our measurements "none" suffers least from delay, and all three are one without it. `combine`
-    is "sum", as printed, or "mean" over clients. `method` is "sgd" or "adagrad" (what `vw --adaptive` does).
-    `private_step_size` is `step_size` unless given. `radius` bounds the norm of the shared part, and `private_radius`
-    that of each private part; it is the same unless given.
+    Both halves of a gradient are taken at the pair of models that predicted. Of the three alignments the paper
+    recommends "full"; in our measurements "none" suffers least from delay, and all three are one without it.
+
+    radius: the largest norm of the shared part; none leaves it free.
     """
     joint = joint_prediction(problem)
-    one_of("alignment", alignment, ("none", "paired", "full"))
-    one_of("combine", combine, ("sum", "mean"))
-    step = descent(method, step_size, radius)
-    own_step = descent(method, step_size if private_step_size is None else private_step_size,
-                       radius if private_radius is None else private_radius)
+    alignment, combine = residuals.check()
+    step, own_step = descent(steps), descent(private_steps.of(steps))
 
     def init_server(key, shared, private):
         return Server(shared, step.init(shared))
