@@ -36,7 +36,7 @@ class Residuals(NamedTuple):
 
     def check(self) -> Residuals:
         one_of("alignment", self.alignment, ("none", "paired", "full"))
-        one_of("combine", self.combine, ("sum", "mean"))
+        one_of("combine", self.combine, ("sum", "mean", "arrived"))
         return self
 
 
@@ -101,22 +101,24 @@ def fedres_online_sgd(problem: Problem, population: int, *, steps: Flat[OnlineSt
             joint.shared(candidate, upload.seen) + upload.outputs, upload.targets,
             jnp.ones(upload.outputs.shape[0])))(shared)
 
-    def server_update(key, server, gradient, central):
-        if alignment == "none":  # all that arrived now, at the model of now
-            uploads, counts = gradient
-            gradients = jax.vmap(shared_gradient, in_axes=(0, None))(uploads, server.shared)
-            gradient = jax.tree.map(lambda leaf: jnp.tensordot(counts.astype(leaf.dtype), leaf, 1), gradients)
-            if combine == "mean":
-                gradient = scale(1 / jnp.maximum(counts.sum(), 1), gradient)
+    def gradient_now(shared, uploads, counts):
+        """Of all examples that arrived in this step, at the model of this step."""
+        gradients = jax.vmap(shared_gradient, in_axes=(0, None))(uploads, shared)
+        gradient = jax.tree.map(lambda leaf: jnp.tensordot(counts.astype(leaf.dtype), leaf, 1), gradients)
+        return scale(1 / jnp.maximum(counts.sum(), 1), gradient) if combine == "arrived" else gradient
+
+    def server_update(key, server, arrived, central):
+        gradient = gradient_now(server.shared, *arrived) if alignment == "none" else arrived
+        if combine == "mean":
+            gradient = scale(1 / population, gradient)
         return Server(*step.move(server.shared, server.optimizer_state, gradient))
 
     def model(key, shared, client, data):
         return shared, client.private
 
-    sums = {"sum": total, "mean": mean_of}[combine]
-    built = Algorithm(init_server, init_client, broadcast, client_update,
-                      rows if alignment == "none" else sums(shared_gradient), server_update, model,
-                      needs=Needs(shared=False, stream=True))
+    gradients = mean_of(shared_gradient) if combine == "arrived" else total(shared_gradient)
+    built = Algorithm(init_server, init_client, broadcast, client_update, rows if alignment == "none" else gradients,
+                      server_update, model, needs=Needs(shared=False, stream=True))
     return built._replace(receive=receive, note=private_gradient) if alignment == "full" else built
 
 

@@ -150,7 +150,7 @@ def grid(explore: str, regressor: str, settings: Settings) -> list[dict[str, flo
 
 def method(explore: str, regressor: str, **more: Any) -> Callable[..., Any]:
     return partial(ct.fedres_bandit, explore=explore, regressor=regressor, **{
-        "method": "adagrad", "alignment": "none", "combine": "mean", **more})
+        "method": "adagrad", "alignment": "none", "combine": "arrived", **more})
 
 
 def compare(settings: Settings, watch: Callable[[str], None]) -> dict[str, Any]:

@@ -217,6 +217,21 @@ def test_a_delay_holds_back_as_many_explorations_as_the_paper_says(single, every
     close(increments(bandit, "loss")[every - 1::every], increments(plain, "loss"))
 
 
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("explore", ["every", "igw"])
+@pytest.mark.parametrize("regressor", ["joint", "shared"])
+@pytest.mark.parametrize("alignment", ["none", "paired", "full"])
+def test_a_sum_with_one_step_size_is_a_mean_with_another(data, problem, explore, regressor, alignment):
+    """An example that is not used, or has not arrived, counts as 0 in both."""
+    clock = ct.online(uplink=[0, 1, 3, 0], downlink=[2, 0, 1, 0], active={"probability": 0.7})
+    options = {"explore": explore, "every": 3, "regressor": regressor, "alignment": alignment, "private_step_size": 0.1}
+    total, mean = (history(problem, data, ct.fedres_bandit(**options, **more), clock)[-1] for more in (
+        {"step_size": 0.1}, {"step_size": POPULATION * 0.1, "combine": "mean"}))
+    assert max(np.abs(leaf).max() for leaf in jax.tree.leaves(total.server.shared)) > 1e-3
+    close(mean.server.shared, total.server.shared)
+    close(mean.clients, total.clients)
+
+
 def test_a_silent_client_counts_its_own_steps(data, problem):
     trace = np.ones((STEPS, POPULATION), bool)
     trace[::2, 1] = False

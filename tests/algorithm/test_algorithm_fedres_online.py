@@ -126,12 +126,43 @@ def test_nobody_moves_before_word_can_have_come():
     np.testing.assert_array_equal((path.private != 0).any(axis=2).argmax(axis=0), up + down + 1)  # its tau_i + 2
 
 
-def test_a_sum_with_one_step_size_is_a_mean_with_another():
-    data = federation(drawn())
-    total = Path(joint(data), data, ct.fedres_online_sgd(step_size=STEP), uplink=2, downlink=1)
-    mean = Path(joint(data), data, ct.fedres_online_sgd(
-        step_size=CLIENTS * STEP, private_step_size=STEP, combine="mean"), uplink=2, downlink=1)
+# Links that differ, clients that are silent now and then, and gradients that come alone or not at all.
+UNEVEN = {
+    "the same delays": {"uplink": 2, "downlink": 1},
+    "delays that differ": {"uplink": [0, 2, 1, 3], "downlink": [1, 0, 2, 0]},
+    "random delays": {"uplink": {"least": 0, "most": 3}},
+    "silent clients": {"active": {"probability": [0.3, 1.0, 0.5, 0.8]}},
+    "late and silent": {"uplink": [0, 2, 1, 3], "active": {"probability": 0.6}},
+    "rare clients count more": {"active": {"probability": [0.3, 1.0, 0.5, 0.8]}, "weights": "inverse"},
+}
+LEARNERS = {f"fedres, {rule}": (ct.fedres_online_sgd, {"alignment": rule, "private_step_size": STEP}) for rule in RULES}
+LEARNERS |= {f"central, {rule}": (ct.online_central, {"alignment": rule}) for rule in ("none", "paired")}
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("links", UNEVEN)
+def test_a_sum_with_one_step_size_is_a_mean_with_another(learner, links):
+    """A gradient that has not arrived counts as 0 in both."""
+    data, (choose, options) = federation(drawn()), LEARNERS[learner]
+    total = Path(joint(data), data, choose(step_size=STEP, **options), **UNEVEN[links])
+    mean = Path(joint(data), data, choose(step_size=CLIENTS * STEP, combine="mean", **options), **UNEVEN[links])
     np.testing.assert_allclose(mean.losses, total.losses, atol=1e-12)
+    np.testing.assert_allclose(mean.shared, total.shared, atol=1e-12)
+
+
+@pytest.mark.parametrize("alignment", RULES)
+def test_the_mean_of_what_arrived_is_a_gradient_by_itself_when_it_comes_alone(alignment):
+    """One client's messages come at once and the others' never: for the server it is the only one there is."""
+    pairs = drawn()
+    recipe = ct.fedres_online_sgd(step_size=STEP, combine="arrived", alignment=alignment)
+    one, many = (Path(joint(federation(pairs)), federation(some), recipe, uplink=up, steps=10)
+                 for some, up in ((pairs[:1], 0), (pairs, [0, 99, 99, 99])))
+    np.testing.assert_allclose(many.shared, one.shared, atol=1e-12)
+    total = Path(joint(federation(pairs)), federation(pairs), ct.fedres_online_sgd(step_size=STEP, alignment=alignment),
+                 steps=10)
+    arrived = Path(joint(federation(pairs)), federation(pairs), ct.fedres_online_sgd(
+        step_size=CLIENTS * STEP, private_step_size=STEP, combine="arrived", alignment=alignment), steps=10)
+    np.testing.assert_allclose(arrived.shared, total.shared, atol=1e-12)
 
 
 @pytest.mark.parametrize("alignment", RULES)
