@@ -1,4 +1,4 @@
-"""Owns: one file per method, as pure functions. May import: aggregate, mirror, problem, recipe, protocol, errors."""
+"""Owns: methods, one file each. May import: aggregate, mirror, problem, recipe, options, protocol, errors."""
 
 from cantons.algorithm.baselines import central, independent
 from cantons.algorithm.fedavg import fedavg, fedavg_finetune

@@ -117,7 +117,7 @@ class Step(NamedTuple):
 
 
 def adaptive_step(adaptive: str, mirror: MirrorMap, within: ConvexSet, schedule: Schedule) -> Step:
-    """Equation (3) with a step size that is given, or finds itself."""
+    """Build the step of equation (3), with the step sizes given or with adaptive ones."""
     if adaptive == "adagrad":
         if mirror.kind != "euclidean" or within.kind not in ("all_space", "box"):
             raise InputError(f"adaptive = \"adagrad\" scales every coordinate by itself, which has an exact step with "

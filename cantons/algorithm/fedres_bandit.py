@@ -184,7 +184,7 @@ def theorem3_every(rounds: int, clients: int, actions: int, *, norms: float, var
 
 
 def _without_shared(problem: Problem) -> Problem:
-    """The same problem, in which the shared model has no say."""
+    """The same problem with the private model alone."""
     joint = problem.residual
     assert joint is not None
 
@@ -195,7 +195,7 @@ def _without_shared(problem: Problem) -> Problem:
 
 
 def _aggregate_used(rule: Aggregator) -> Aggregator:
-    """The regressor's rule on the uploads it learns from; with their number, for without any the server stays."""
+    """Apply the regressor's rule to the uploads it learns from, and count them: without any, the server stays."""
     if isinstance(rule, Sum):
         def lift(upload, message):
             summand = rule.lift(upload.example, message)

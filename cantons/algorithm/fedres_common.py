@@ -90,7 +90,7 @@ class Rates(NamedTuple):
         return shared, lambda round: jnp.full((), own)
 
     def usual_private_step(self) -> Array | float:
-        """The private step size of a client outside the rounds, which no mean over all clients slows down."""
+        """The private step size for work outside the rounds, without the ratio of a preset."""
         return usual_step(self.step_size if self.private_step_size is None else self.private_step_size)
 
 

@@ -33,7 +33,7 @@ class Player(NamedTuple):
 
 
 class Client(NamedTuple):
-    """One that can tell what any pair of models would have made of all its examples."""
+    """A client whose sums tell what any pair of models would make of all its examples."""
 
     private: PyTree
     normal: Normal
@@ -123,7 +123,7 @@ def fictitious_play(problem: Problem, population: int, *, fit: Flat[Fit]) -> Alg
 
 
 def _build(fit: Fit, init_client: Callable, client_update: Callable, lift: Callable) -> Algorithm:
-    """The server's least squares, whose equations are the sum of all that is lifted from uploads."""
+    """Build the rest: the server solves least squares, whose equations are the sum of all lifted uploads."""
     solve = solver(fit.radius, fit.ties)
 
     def init_server(key, shared, private):

@@ -72,7 +72,7 @@ class Numbered(NamedTuple):
     met: Array  # how many examples came before these
 
 
-# Uploads, whose they are, and how often each counts: a client's must be told from another's.
+# The uploads, their clients' ids, and how often each counts: the server keeps a ring for every client.
 signed_rows = Stack(lambda key, uploads, ids, counts: (uploads, ids, counts))
 
 
@@ -101,7 +101,7 @@ def fictitious_play_replay(joint: Residual, population: int, fit: Fit) -> Algori
 
 
 def _build(joint: Residual, population: int, fit: Fit, client_update: Callable, again: bool) -> Algorithm:
-    """Everything but the client's work; where it speaks `again` of old examples, its newest words count."""
+    """Build everything but the client's work; `again`: uploads have new outputs for the old examples too."""
     if joint.blank is None:
         raise InputError("anything but two linear models under the squared loss is fitted to examples kept from "
                          "earlier steps, and this problem does not say how large one is; make it with "
@@ -142,7 +142,7 @@ def _build(joint: Residual, population: int, fit: Fit, client_update: Callable, 
 
 
 def _keep_examples(joint: Residual, shared: PyTree, client: Client, batch: Batch) -> tuple[Numbered, Client]:
-    """An upload of the new examples, and the client that has put them in the place of its oldest."""
+    """Replace a client's oldest examples by new ones; return the upload of the new ones, and the client."""
     memory, new = client.outputs.shape[0], batch.mask.shape[0]
     if new > memory:
         raise InputError(f"memory is {memory}, and a client meets {new} examples in a step; give {new} or more.")
@@ -155,7 +155,7 @@ def _keep_examples(joint: Residual, shared: PyTree, client: Client, batch: Batch
 
 
 def _fit_private(joint: Residual, fit: Fit, client: Client) -> Client:
-    """The client with the private model that fits what the shared ones leave over."""
+    """Fit the private model to what the shared models leave over."""
     mask = (jnp.arange(fit.memory) < client.met).astype(client.outputs.dtype)
 
     def loss(private):
@@ -168,7 +168,7 @@ def _fit_private(joint: Residual, fit: Fit, client: Client) -> Client:
 
 
 def _store(server: Server, uploads: Numbered, ids: Array, counts: Array, memory: int, again: bool) -> Server:
-    """The server's rings with all that arrived now, of one client perhaps several uploads, in any order."""
+    """Write what arrived in this step into the server's rings; a client may have several uploads, in any order."""
     nobody, new = server.met.shape[0], jax.tree.leaves(uploads.targets)[0].shape[1]
     owners = jnp.where(counts > 0, ids, nobody)  # nobody's rows are dropped
     met = server.met.at[owners].max(uploads.met + new, mode="drop")

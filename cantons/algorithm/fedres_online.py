@@ -102,7 +102,7 @@ def fedres_online_sgd(problem: Problem, population: int, *, steps: Flat[OnlineSt
             jnp.ones(upload.outputs.shape[0])))(shared)
 
     def gradient_now(shared, uploads, counts):
-        """Of all examples that arrived in this step, at the model of this step."""
+        """The gradient of all examples that arrived in this step, at the server's current model."""
         gradients = jax.vmap(shared_gradient, in_axes=(0, None))(uploads, shared)
         gradient = jax.tree.map(lambda leaf: jnp.tensordot(counts.astype(leaf.dtype), leaf, 1), gradients)
         return scale(1 / jnp.maximum(counts.sum(), 1), gradient) if combine == "arrived" else gradient

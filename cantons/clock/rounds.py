@@ -75,7 +75,7 @@ def _sample_available(population: int, cohort: int):
 
 
 def read_trace(name: str, trace: np.ndarray | str, population: int) -> np.ndarray:
-    """Who is there when: a boolean array [rounds, clients], or an npz file with an array of that name."""
+    """Read who is there when: a boolean array [rounds, clients], or an npz file with an array of that name."""
     if isinstance(trace, str):
         try:
             with np.load(trace, allow_pickle=False) as file:
