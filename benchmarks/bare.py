@@ -112,7 +112,7 @@ def _client(network: Network, rows: Any, start: Params, key: jax.Array, index: j
 
     def step(params, places):
         gradient = jax.grad(loss)(params, *jax.tree.map(lambda leaf: leaf[places], rows))
-        return jax.tree.map(lambda leaf, slope: leaf - STEP_SIZE * slope, params, gradient), None
+        return jax.tree.map(lambda leaf, part: leaf - STEP_SIZE * part, params, gradient), None
 
     shuffled = index * EXAMPLES + jax.random.permutation(key, EXAMPLES)
     trained, _ = jax.lax.scan(step, start, shuffled.reshape(-1, BATCH))

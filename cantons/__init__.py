@@ -5,79 +5,90 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from cantons.aggregate import mean, median, weighted_mean
-    from cantons.algorithm import (
-        central,
-        fedadam,
-        fedavg,
-        fedavg_finetune,
-        fedavgm,
-        fedomd,
-        fedopt,
-        fedprox,
-        fedres_avg,
-        fedres_bandit,
-        fedres_erm,
-        fedres_naive,
-        fedres_online_sgd,
-        fedres_sgd,
-        fedsgd,
-        fedyogi,
-        fictitious_play,
-        independent,
-        l2gd,
-        online_central,
-        online_independent,
-        scaffold,
-    )
-    from cantons.clock import online, rounds
-    from cantons.data import (
-        Federation,
-        classification_bandit,
-        csv,
-        digits,
-        drifting_targets,
-        federation,
-        from_clients,
-        from_iterable,
-        from_stream,
-        hdf5,
-        huggingface,
-        leaf,
-        libsvm,
-        movielens,
-        npz,
-        parquet,
-        restaurants,
-        stream,
-        synthetic,
-        synthetic_bandit,
-        synthetic_mixture,
-        task_protocol,
-        text,
-        with_validation,
-    )
-    from cantons.engine import Local, Plain
-    from cantons.errors import InputError
-    from cantons.local_models import LocalModel
-    from cantons.models import cnn, embedding, linear, mlp
-    from cantons.problem import (
-        bandit,
-        classification,
-        from_equinox,
-        from_flax,
-        from_functions,
-        logistic,
-        regression,
-        residual,
-    )
-    from cantons.protocol import Algorithm, Averages, Batch, Clock, Problem, Stack, StackRule, Sum, SumRule
-    from cantons.study.callbacks import Callback
-    from cantons.study.load import load
-    from cantons.study.result import Result, Trained
-    from cantons.study.run import run
-    from cantons.study.with_models import run_with_models
+if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant for others
+    from cantons.aggregate import mean as mean
+    from cantons.aggregate import median as median
+    from cantons.aggregate import weighted_mean as weighted_mean
+    from cantons.algorithm import central as central
+    from cantons.algorithm import fedadam as fedadam
+    from cantons.algorithm import fedavg as fedavg
+    from cantons.algorithm import fedavg_finetune as fedavg_finetune
+    from cantons.algorithm import fedavgm as fedavgm
+    from cantons.algorithm import fedomd as fedomd
+    from cantons.algorithm import fedopt as fedopt
+    from cantons.algorithm import fedprox as fedprox
+    from cantons.algorithm import fedres_avg as fedres_avg
+    from cantons.algorithm import fedres_bandit as fedres_bandit
+    from cantons.algorithm import fedres_erm as fedres_erm
+    from cantons.algorithm import fedres_naive as fedres_naive
+    from cantons.algorithm import fedres_online_sgd as fedres_online_sgd
+    from cantons.algorithm import fedres_sgd as fedres_sgd
+    from cantons.algorithm import fedsgd as fedsgd
+    from cantons.algorithm import fedyogi as fedyogi
+    from cantons.algorithm import fictitious_play as fictitious_play
+    from cantons.algorithm import independent as independent
+    from cantons.algorithm import l2gd as l2gd
+    from cantons.algorithm import online_central as online_central
+    from cantons.algorithm import online_independent as online_independent
+    from cantons.algorithm import scaffold as scaffold
+    from cantons.clock import online as online
+    from cantons.clock import rounds as rounds
+    from cantons.data import Federation as Federation
+    from cantons.data import classification_bandit as classification_bandit
+    from cantons.data import csv as csv
+    from cantons.data import digits as digits
+    from cantons.data import drifting_targets as drifting_targets
+    from cantons.data import federation as federation
+    from cantons.data import from_clients as from_clients
+    from cantons.data import from_iterable as from_iterable
+    from cantons.data import from_stream as from_stream
+    from cantons.data import hdf5 as hdf5
+    from cantons.data import huggingface as huggingface
+    from cantons.data import leaf as leaf
+    from cantons.data import libsvm as libsvm
+    from cantons.data import movielens as movielens
+    from cantons.data import npz as npz
+    from cantons.data import parquet as parquet
+    from cantons.data import restaurants as restaurants
+    from cantons.data import stream as stream
+    from cantons.data import synthetic as synthetic
+    from cantons.data import synthetic_bandit as synthetic_bandit
+    from cantons.data import synthetic_mixture as synthetic_mixture
+    from cantons.data import task_protocol as task_protocol
+    from cantons.data import text as text
+    from cantons.data import with_validation as with_validation
+    from cantons.engine import Local as Local
+    from cantons.engine import Plain as Plain
+    from cantons.errors import InputError as InputError
+    from cantons.local_models import LocalModel as LocalModel
+    from cantons.models import cnn as cnn
+    from cantons.models import embedding as embedding
+    from cantons.models import linear as linear
+    from cantons.models import mlp as mlp
+    from cantons.problem import bandit as bandit
+    from cantons.problem import classification as classification
+    from cantons.problem import from_equinox as from_equinox
+    from cantons.problem import from_flax as from_flax
+    from cantons.problem import from_functions as from_functions
+    from cantons.problem import logistic as logistic
+    from cantons.problem import regression as regression
+    from cantons.problem import residual as residual
+    from cantons.problem import target as target
+    from cantons.protocol import Algorithm as Algorithm
+    from cantons.protocol import Averages as Averages
+    from cantons.protocol import Batch as Batch
+    from cantons.protocol import Clock as Clock
+    from cantons.protocol import Problem as Problem
+    from cantons.protocol import Stack as Stack
+    from cantons.protocol import StackRule as StackRule
+    from cantons.protocol import Sum as Sum
+    from cantons.protocol import SumRule as SumRule
+    from cantons.study.callbacks import Callback as Callback
+    from cantons.study.load import load as load
+    from cantons.study.result import Result as Result
+    from cantons.study.result import Trained as Trained
+    from cantons.study.run import run as run
+    from cantons.study.with_models import run_with_models as run_with_models
 
 __version__ = "0.1.0"
 
@@ -106,6 +117,7 @@ _HOMES = {
     "cantons.study.with_models": "run_with_models",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
@@ -118,83 +130,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *_HOME])
-
-
-__all__ = [
-    "Algorithm",
-    "Batch",
-    "Callback",
-    "Clock",
-    "Federation",
-    "InputError",
-    "Local",
-    "LocalModel",
-    "Problem",
-    "Result",
-    "Stack",
-    "Sum",
-    "Trained",
-    "bandit",
-    "central",
-    "classification",
-    "classification_bandit",
-    "cnn",
-    "csv",
-    "digits",
-    "drifting_targets",
-    "embedding",
-    "fedadam",
-    "fedavg",
-    "fedavg_finetune",
-    "fedavgm",
-    "federation",
-    "fedomd",
-    "fedopt",
-    "fedprox",
-    "fedres_avg",
-    "fedres_bandit",
-    "fedres_erm",
-    "fedres_naive",
-    "fedres_online_sgd",
-    "fedres_sgd",
-    "fedsgd",
-    "fedyogi",
-    "fictitious_play",
-    "from_clients",
-    "from_equinox",
-    "from_flax",
-    "from_functions",
-    "from_iterable",
-    "from_stream",
-    "hdf5",
-    "huggingface",
-    "independent",
-    "l2gd",
-    "leaf",
-    "libsvm",
-    "linear",
-    "load",
-    "logistic",
-    "mlp",
-    "movielens",
-    "npz",
-    "online",
-    "online_central",
-    "online_independent",
-    "parquet",
-    "regression",
-    "residual",
-    "restaurants",
-    "rounds",
-    "run",
-    "run_with_models",
-    "scaffold",
-    "stream",
-    "synthetic",
-    "synthetic_bandit",
-    "synthetic_mixture",
-    "target",
-    "task_protocol",
-    "text",
-    "with_validation",
-]

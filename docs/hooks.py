@@ -63,7 +63,7 @@ def algorithm_page(name: str) -> str:
         f"The code is in `{file}.py`.",
         "## Options",
         options(name),
-        "Options that several algorithms have are explained [together](index.md#common-options).",
+        "A step size may follow a [schedule](index.md#schedules).",
         "## What travels",
         f"Nothing else crosses between a client and the server. The shapes are those of {about.example}.",
         travels("down, to a client", about.down),
@@ -84,9 +84,11 @@ def algorithms() -> str:
 
 def options(name: str) -> str:
     about = described(name)
-    return table([("option", "default", "type"), *(
-        (f"`{option.name}`", "required" if option.name in about.required else f"`{option.default}`", prose(option.type))
-        for option in about.options)])
+    rows = [(f"`{option.name}`", "required" if option.name in about.required else f"`{option.default}`",
+             prose(option.type), prose(option.meaning)) for option in about.options]
+    head = "option", "default", "type", "meaning"
+    shown = len(head) if any(option.meaning for option in about.options) else len(head) - 1
+    return table(row[:shown] for row in (head, *rows))
 
 
 def help_of(command: str) -> str:

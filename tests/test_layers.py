@@ -107,6 +107,12 @@ def test_a_room_of_a_folder_imports_only_what_its_first_line_says(room):
     assert seen & {*ROOMS, *EVERYTHING} <= declared(room) | {room}
 
 
+def test_what_methods_are_made_of_knows_no_method():
+    for file in (PACKAGE / "algorithm" / "parts").glob("*.py"):
+        for module in re.findall(r"(?:from|import) (cantons\.algorithm[\w.]*)", file.read_text()):
+            assert module.startswith("cantons.algorithm.parts."), f"{file.name} imports {module}"
+
+
 def test_no_two_parts_import_each_other():
     """Ordered by who imports whom, every part but the whole study and the command line looks to the left."""
     edges = {part: {name for _, name in imported(part)} - {part, "face"} for part in EVERYTHING}

@@ -1,5 +1,7 @@
 """The public face: it changes on purpose, and here."""
 
+import ast
+import inspect
 import types
 
 import cantons
@@ -20,6 +22,12 @@ def test_the_public_face_is_this_list():
     names = {name for name in getattr(cantons, "__all__", dir(cantons)) if not name.startswith("_")
              and not isinstance(getattr(cantons, name), types.ModuleType)}
     assert sorted(names) == sorted(FACE)
+
+
+def test_type_checkers_are_told_of_every_name():
+    imports = [node for node in ast.walk(ast.parse(inspect.getsource(cantons))) if isinstance(node, ast.ImportFrom)]
+    told = {alias.asname: node.module for node in imports for alias in node.names if alias.asname == alias.name}
+    assert told == cantons._HOME
 
 
 def test_every_algorithm_of_the_registry_is_on_the_face():

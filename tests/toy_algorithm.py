@@ -51,7 +51,7 @@ def median_descent(problem: Problem, population: int, *, step_size: float = 0.1)
         return jax.grad(problem.loss)(shared, private, data.full()), private
 
     def server_update(key, server, gradient, central):
-        return Server(jax.tree.map(lambda leaf, slope: leaf - step_size * slope, server.shared, gradient))
+        return Server(jax.tree.map(lambda leaf, part: leaf - step_size * part, server.shared, gradient))
 
     def median(key, uploads, ids, counts):
         def middle(rows):
@@ -97,7 +97,7 @@ def gradient_table(problem: Problem, population: int, *, step_size: float = 0.1)
 
     def server_update(key, server, changes, central):
         total = jax.tree.map(jnp.add, server.total, changes)
-        shared = jax.tree.map(lambda leaf, slope: leaf - step_size / population * slope, server.shared, total)
+        shared = jax.tree.map(lambda leaf, part: leaf - step_size / population * part, server.shared, total)
         return Table(shared, total)
 
     return Algorithm(

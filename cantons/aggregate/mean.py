@@ -26,6 +26,10 @@ def _scale(weight, upload: Average) -> Average:
 
 
 def _finish(key, state, total, expected):
+    return divided(total), state, Report()
+
+
+def divided(total: Average) -> Average:
+    """A sum of weighted values and of their weights, as the mean and the weight behind it."""
     value, weight = total
-    mean = jax.tree.map(lambda leaf: leaf / jnp.maximum(weight, jnp.finfo(weight.dtype).tiny), value)
-    return Average(mean, weight), state, Report()
+    return Average(jax.tree.map(lambda leaf: leaf / jnp.maximum(weight, jnp.finfo(weight.dtype).tiny), value), weight)

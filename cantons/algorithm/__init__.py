@@ -1,19 +1,20 @@
-"""Owns: one file per method. May import: regret, aggregate, mirror, problem, solve, recipe, protocol, errors."""
+"""Owns: methods. May import: regret, aggregate, mirror, problem, solve, recipe, options, protocol, errors."""
 
-from cantons.algorithm.bandit import fedres_bandit
+from cantons.algorithm.baselines import central, independent
 from cantons.algorithm.fedavg import fedavg, fedavg_finetune
 from cantons.algorithm.fedomd import fedomd
 from cantons.algorithm.fedopt import fedadam, fedavgm, fedopt, fedyogi
 from cantons.algorithm.fedprox import fedprox
+from cantons.algorithm.fedres_bandit import fedres_bandit
 from cantons.algorithm.fedres_erm import fedres_erm, fictitious_play
 from cantons.algorithm.fedres_online import fedres_online_sgd
 from cantons.algorithm.fedres_rounds import fedres_avg, fedres_naive, fedres_sgd
 from cantons.algorithm.fedsgd import fedsgd
 from cantons.algorithm.l2gd import l2gd
-from cantons.algorithm.online_references import online_central, online_independent
-from cantons.algorithm.references import central, independent
+from cantons.algorithm.online_baselines import online_central, online_independent
 from cantons.algorithm.scaffold import scaffold
 
+# An algorithm is known by its name as soon as it stands in one of the two: it learns in rounds, or from a stream.
 ROUNDS = {build.__name__: build for build in (
     central, fedadam, fedavg, fedavg_finetune, fedavgm, fedopt, fedprox, fedres_avg, fedres_naive, fedres_sgd,
     fedsgd, fedyogi, independent, l2gd, scaffold)}

@@ -8,45 +8,36 @@ from __future__ import annotations
 
 import optax
 
-from cantons.algorithm.averaging import averaging
-from cantons.algorithm.schedule import Schedule
-from cantons.algorithm.training import Optimizer, Work, trainer
+from cantons.algorithm.parts.averaging import Averaging, averaging
+from cantons.algorithm.parts.training import LocalOptimizer, LocalWork, Work, trainer
 from cantons.errors import at_least, positive
+from cantons.options import Flat
 from cantons.protocol import Algorithm, Problem
 from cantons.recipe import algorithm
 
 
 @algorithm
-def fedavg(problem: Problem, population: int, *, step_size: float | dict | Schedule = 0.1, epochs: int = 1,
-           steps: int | None = None, batch_size: int | None = 32, client_optimizer: Optimizer = "sgd",
-           server_step_size: float = 1.0, weighting: str = "examples", clip_norm: float | None = None,
-           fit_epochs: int = 5) -> Algorithm:
-    """Average the clients' models after some local epochs (or, with `steps`, sampled batches).
-
-    `weighting` counts a client by its "examples" or all alike ("uniform"); `clip_norm` bounds each local
-    gradient; `fit_epochs` is the work a new client spends on its private part, if the model has one.
-    """
-    positive("server_step_size", server_step_size)
-    train = trainer(problem.loss, Work(epochs, steps, batch_size), client_optimizer, clip_norm)
-    return averaging(problem, train, step_size, optax.sgd(server_step_size), weighting, fit_epochs, batch_size)
+def fedavg(problem: Problem, population: int, *, local: Flat[LocalWork], optimizer: Flat[LocalOptimizer],
+           averaged: Flat[Averaging]) -> Algorithm:
+    """Average the clients' models after some local epochs (or, with `steps`, sampled batches)."""
+    return averaging(problem, local, optimizer, averaged, optax.sgd(averaged.server_step_size))
 
 
 @algorithm
-def fedavg_finetune(problem: Problem, population: int, *, step_size: float | dict | Schedule = 0.1,
-                    epochs: int = 1, steps: int | None = None, batch_size: int | None = 32,
-                    client_optimizer: Optimizer = "sgd", server_step_size: float = 1.0,
-                    weighting: str = "examples", clip_norm: float | None = None, fit_epochs: int = 5,
-                    tune_epochs: int = 5, tune_step_size: float = 0.05) -> Algorithm:
+def fedavg_finetune(problem: Problem, population: int, *, local: Flat[LocalWork], optimizer: Flat[LocalOptimizer],
+                    averaged: Flat[Averaging], tune_epochs: int = 5, tune_step_size: float = 0.05) -> Algorithm:
     """FedAvg; to predict, each client first trains the whole model on its own training data.
 
-    Nothing of the fine-tuning travels or is remembered: the shared model is FedAvg's.
+    Nothing of the fine-tuning travels or is kept: the shared model is FedAvg's.
+
+    tune_epochs: passes over a client's own examples before it predicts.
+    tune_step_size: of these passes.
     """
     at_least("tune_epochs", tune_epochs, 1)
     positive("tune_step_size", tune_step_size)
-    base = fedavg(step_size=step_size, epochs=epochs, steps=steps, batch_size=batch_size,
-                  client_optimizer=client_optimizer, server_step_size=server_step_size, weighting=weighting,
-                  clip_norm=clip_norm, fit_epochs=fit_epochs).build(problem, population)
-    tune = trainer(problem.loss, Work(tune_epochs, batch_size=batch_size), clip_norm=clip_norm)
+    base = averaging(problem, local, optimizer, averaged, optax.sgd(averaged.server_step_size))
+    tune = trainer(problem.loss, Work(tune_epochs, batch_size=local.batch_size),
+                   optimizer._replace(client_optimizer="sgd"))
 
     def model(key, message, client, data):
         tuned = tune(key, message.shared, client.private, data, tune_step_size)

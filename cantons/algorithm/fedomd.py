@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 
 from cantons.aggregate import mean_of_uploads
-from cantons.algorithm.schedule import Schedule, as_schedule
-from cantons.algorithm.trees import add, scale, subtract, zeros
+from cantons.algorithm.parts.schedule import Schedule, as_schedule
+from cantons.algorithm.parts.trees import add, scale, subtract, zeros
 from cantons.errors import InputError, check_options, one_of, positive, unknown
 from cantons.mirror import MAPS, SETS, ConvexSet, MirrorMap, mirror_descent_step
 from cantons.protocol import Algorithm, Array, Key, Needs, Problem, PyTree
@@ -32,7 +32,7 @@ class Client(NamedTuple):
     point: PyTree
     private: PyTree
     steps: Array
-    memory: PyTree  # of adaptive step sizes
+    optimizer_state: PyTree  # of adaptive step sizes
     total: PyTree  # of all points predicted with, for the average of equation (14)
 
 
@@ -43,21 +43,27 @@ def fedomd(problem: Problem, population: int, *, step_size: float | dict | Sched
            width: float = 0.1) -> Algorithm:
     """Every client steps on each loss as it comes; at a synchronisation all go on from the mean.
 
-    `mirror` is a map ("euclidean", "entropy", {"name": "p_norm", "p": 1.5}, ...) and `within` a set ("all_space",
-    "simplex", {"name": "box", "low": -3, "high": 3}, {"name": "ball", "radius": 1}, ...); a pair without an exact step
-    is refused. `step_size` may be {"name": "inverse", "start": s}, s/t in step t: 2/sigma for losses that are
-    sigma-strongly convex relative to the map (Theorem 2). `private_step_size` is `step_size` unless given. `adaptive`
-    "adagrad" gives every coordinate a step of its own; "dog" (distance over gradients: Ivgi, Hinder and Carmon, 2023)
-    needs no step size at all. `feedback` "two_point" or "one_point" lets a client see losses only, at a distance of
-    `width` from its point in a random direction, and estimate its gradient from them.
+    A pair of a map and a set without an exact step is refused.
+
+    step_size: a number, or a schedule over steps such as {"name": "inverse", "start": s}, s/t in step t: 2/sigma for
+        losses that are sigma-strongly convex relative to the map (Theorem 2).
+    mirror: a mirror map: "euclidean", "entropy", {"name": "p_norm", "p": 1.5}, ...
+    within: the set of points: "all_space", "simplex", {"name": "box", "low": -3, "high": 3},
+        {"name": "ball", "radius": 1}, ...
+    private_step_size: of the private part; the same as `step_size` unless given.
+    adaptive: "none"; "adagrad" gives every coordinate a step of its own; "dog" (distance over gradients: Ivgi, Hinder
+        and Carmon, 2023) needs no step size at all.
+    feedback: "gradient"; under "two_point" or "one_point" a client sees losses only, near its point in a random
+        direction, and estimates its gradient from them.
+    width: how far from its point a client then looks.
     """
-    map_, set_ = named("mirror", mirror, MAPS, MirrorMap), named("within", within, SETS, ConvexSet)
+    map_, set_ = build_named("mirror", mirror, MAPS, MirrorMap), build_named("within", within, SETS, ConvexSet)
     one_of("adaptive", adaptive, ("none", "adagrad", "dog"))
     one_of("feedback", feedback, ("gradient", "two_point", "one_point"))
     positive("width", width)
     step = adaptive_step(adaptive, map_, set_, as_schedule(step_size))
     private_schedule = as_schedule(step_size if private_step_size is None else private_step_size)
-    slopes = slope_finder(problem, feedback, width)
+    estimate = gradient_estimator(problem, feedback, width)
 
     def init_server(key, shared, private):
         return Server(shared)
@@ -73,10 +79,10 @@ def fedomd(problem: Problem, population: int, *, step_size: float | dict | Sched
                                                   client.point))
 
     def client_update(key, shared, client, data):
-        slope, own_slope, _ = slopes(key, client.point, client.private, data.now())
-        point, memory = step.move(client.point, client.memory, slope, client.steps)
-        private = subtract(client.private, scale(private_schedule(client.steps), own_slope))
-        return point, Client(point, private, client.steps + 1, memory, add(client.total, client.point))
+        gradient, private_gradient, _ = estimate(key, client.point, client.private, data.now())
+        point, optimizer_state = step.move(client.point, client.optimizer_state, gradient, client.steps)
+        private = subtract(client.private, scale(private_schedule(client.steps), private_gradient))
+        return point, Client(point, private, client.steps + 1, optimizer_state, add(client.total, client.point))
 
     def server_update(key, server, cohort, central):
         return Server(cohort.value)
@@ -92,12 +98,12 @@ def fedomd(problem: Problem, population: int, *, step_size: float | dict | Sched
                       theory=theory_of(map_, set_, step_size, adaptive == "none" and feedback == "gradient"))
     if feedback == "gradient":
         return built
-    return built._replace(score=lambda key, shared, client, data: {"loss": slopes(
+    return built._replace(score=lambda key, shared, client, data: {"loss": estimate(
         key, client.point, client.private, data.now())[2]})
 
 
-def named(option: str, value: Any, known: dict[str, Callable], kind: type) -> Any:
-    """A map or a set: itself, its name, or a table with its name and options."""
+def build_named(option: str, value: Any, known: dict[str, Callable], kind: type) -> Any:
+    """Build a map or a set from itself, its name, or a table with its name and options."""
     if isinstance(value, kind):
         return value
     options = {"name": value} if isinstance(value, str) else dict(value)
@@ -109,12 +115,12 @@ def named(option: str, value: Any, known: dict[str, Callable], kind: type) -> An
 
 
 class Step(NamedTuple):
-    init: Callable[[PyTree], PyTree]  # point -> memory
-    move: Callable[[PyTree, PyTree, PyTree, Array], tuple[PyTree, PyTree]]  # (point, memory, slope, t)
+    init: Callable[[PyTree], PyTree]  # point -> optimizer_state
+    move: Callable[[PyTree, PyTree, PyTree, Array], tuple[PyTree, PyTree]]  # (point, optimizer_state, gradient, t)
 
 
 def adaptive_step(adaptive: str, mirror: MirrorMap, within: ConvexSet, schedule: Schedule) -> Step:
-    """Equation (3) with a step size that is given, or finds itself."""
+    """Build the step of equation (3), with the step sizes given or with adaptive ones."""
     if adaptive == "adagrad":
         if mirror.kind != "euclidean" or within.kind not in ("all_space", "box"):
             raise InputError(f"adaptive = \"adagrad\" scales every coordinate by itself, which has an exact step with "
@@ -123,34 +129,35 @@ def adaptive_step(adaptive: str, mirror: MirrorMap, within: ConvexSet, schedule:
         project = within.project
         assert project is not None
 
-        def scaled(point, squares, slope, count):
-            squares = jax.tree.map(lambda total, part: total + part**2, squares, slope)
-            move = jax.tree.map(lambda part, total: part / jnp.sqrt(jnp.where(total > 0, total, 1)), slope, squares)
+        def move_by_coordinate(point, squares, gradient, count):
+            squares = jax.tree.map(lambda total, part: total + part**2, squares, gradient)
+            move = jax.tree.map(lambda part, total: part / jnp.sqrt(jnp.where(total > 0, total, 1)), gradient, squares)
             return project(subtract(point, scale(schedule(count), move))), squares
 
-        return Step(zeros, scaled)
+        return Step(zeros, move_by_coordinate)
     step = mirror_descent_step(mirror, within)
     if adaptive == "none":
-        return Step(lambda point: (), lambda point, memory, slope, count: (step(point, slope, schedule(count)), memory))
+        return Step(lambda point: (), lambda point, nothing, gradient, count: (
+            step(point, gradient, schedule(count)), nothing))
 
-    def by_distance(point, memory, slope, count):
-        first, furthest, squares = memory
+    def move_by_distance(point, optimizer_state, gradient, count):
+        first, furthest, squares = optimizer_state
         furthest = jnp.maximum(furthest, _norm(subtract(point, first)))
-        squares = squares + _norm(slope) ** 2
+        squares = squares + _norm(gradient) ** 2
         size = furthest / jnp.sqrt(jnp.where(squares > 0, squares, 1))
-        return step(point, slope, size), (first, furthest, squares)
+        return step(point, gradient, size), (first, furthest, squares)
 
-    return Step(lambda point: (point, 1e-4 * (1 + _norm(point)), jnp.zeros(())), by_distance)
+    return Step(lambda point: (point, 1e-4 * (1 + _norm(point)), jnp.zeros(())), move_by_distance)
 
 
-def slope_finder(problem: Problem, feedback: str, width: float) -> Callable[[Key, PyTree, PyTree, Any], tuple]:
-    """Build `slopes(key, point, private, batch)`: the gradients of both parts, and the loss that is charged.
+def gradient_estimator(problem: Problem, feedback: str, width: float) -> Callable[[Key, PyTree, PyTree, Any], tuple]:
+    """Build `estimate(key, point, private, batch)`: the gradients of both parts, and the loss that is charged.
 
     Flaxman, Kalai and McMahan, 2005, for one point; Agarwal, Dekel and Xiao, 2010, for two: n / width times a loss at a
     distance, or half the difference of two, along a random direction of length 1.
     """
 
-    def slopes(key: Key, point: PyTree, private: PyTree, batch: Any) -> tuple[PyTree, PyTree, Array]:
+    def estimate(key: Key, point: PyTree, private: PyTree, batch: Any) -> tuple[PyTree, PyTree, Array]:
         if feedback == "gradient":
             loss, found = jax.value_and_grad(problem.loss, argnums=(0, 1))(point, private, batch)
             return *found, loss
@@ -168,7 +175,7 @@ def slope_finder(problem: Problem, feedback: str, width: float) -> Callable[[Key
         behind = problem.loss(back[0], back[1], batch)
         return *scale(entries / (2 * width) * (ahead - behind), direction), (ahead + behind) / 2
 
-    return slopes
+    return estimate
 
 
 def _norm(tree: PyTree) -> Array:

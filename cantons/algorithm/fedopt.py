@@ -8,60 +8,64 @@ paper's degree of adaptivity tau is `epsilon`.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import optax
 
-from cantons.algorithm.averaging import averaging
-from cantons.algorithm.schedule import Schedule
-from cantons.algorithm.training import Optimizer, Work, optimizer_named, trainer
-from cantons.errors import at_least, positive
+from cantons.algorithm.parts.averaging import Averaging, averaging
+from cantons.algorithm.parts.training import LocalOptimizer, LocalWork, Optimizer, get_optimizer
+from cantons.errors import at_least
+from cantons.options import Flat
 from cantons.protocol import Algorithm, Problem
 from cantons.recipe import algorithm
 
 
-@algorithm
-def fedopt(problem: Problem, population: int, *, server_optimizer: Optimizer = "sgd",
-           server_step_size: float = 1.0, step_size: float | dict | Schedule = 0.1, epochs: int = 1,
-           steps: int | None = None, batch_size: int | None = 32, client_optimizer: Optimizer = "sgd",
-           weighting: str = "examples", clip_norm: float | None = None, fit_epochs: int = 5) -> Algorithm:
-    """Any optax optimiser on either side: a name, or a function from a step size to an optimiser."""
-    positive("server_step_size", server_step_size)
-    train = trainer(problem.loss, Work(epochs, steps, batch_size), client_optimizer, clip_norm)
-    server = optimizer_named(server_optimizer)(server_step_size)
-    return averaging(problem, train, step_size, server, weighting, fit_epochs, batch_size)
+class Adaptive(NamedTuple):
+    """Adam and Yogi at the server.
+
+    beta1: decay of the server's average of the changes.
+    beta2: decay of its average of their squares.
+    epsilon: the paper's degree of adaptivity, tau: the smaller, the more the step of each coordinate is its own.
+    """
+
+    beta1: float = 0.9
+    beta2: float = 0.99
+    epsilon: float = 1e-3
+
+
+SMALL_STEP = Averaging(server_step_size=0.01)
 
 
 @algorithm
-def fedadam(problem: Problem, population: int, *, server_step_size: float = 0.01, beta1: float = 0.9,
-            beta2: float = 0.99, epsilon: float = 1e-3, step_size: float | dict | Schedule = 0.1,
-            epochs: int = 1, steps: int | None = None, batch_size: int | None = 32,
-            weighting: str = "examples", fit_epochs: int = 5) -> Algorithm:
+def fedopt(problem: Problem, population: int, *, server_optimizer: Optimizer = "sgd", local: Flat[LocalWork],
+           optimizer: Flat[LocalOptimizer], averaged: Flat[Averaging]) -> Algorithm:
+    """Any optax optimiser on either side: a name, or a function from a step size to an optimiser.
+
+    server_optimizer: the same choice as `client_optimizer`, for the server, which keeps its state.
+    """
+    return averaging(problem, local, optimizer, averaged, get_optimizer(server_optimizer)(averaged.server_step_size))
+
+
+@algorithm
+def fedadam(problem: Problem, population: int, *, adaptive: Flat[Adaptive], local: Flat[LocalWork],
+            optimizer: Flat[LocalOptimizer], averaged: Flat[Averaging] = SMALL_STEP) -> Algorithm:
     """FedOpt with Adam at the server."""
-    return _preset(lambda rate: optax.adam(rate, beta1, beta2, epsilon), problem, population, server_step_size,
-                   step_size, epochs, steps, batch_size, weighting, fit_epochs)
+    return averaging(problem, local, optimizer, averaged, optax.adam(averaged.server_step_size, *adaptive))
 
 
 @algorithm
-def fedyogi(problem: Problem, population: int, *, server_step_size: float = 0.01, beta1: float = 0.9,
-            beta2: float = 0.99, epsilon: float = 1e-3, step_size: float | dict | Schedule = 0.1,
-            epochs: int = 1, steps: int | None = None, batch_size: int | None = 32,
-            weighting: str = "examples", fit_epochs: int = 5) -> Algorithm:
+def fedyogi(problem: Problem, population: int, *, adaptive: Flat[Adaptive], local: Flat[LocalWork],
+            optimizer: Flat[LocalOptimizer], averaged: Flat[Averaging] = SMALL_STEP) -> Algorithm:
     """FedOpt with Yogi at the server."""
-    return _preset(lambda rate: optax.yogi(rate, beta1, beta2, epsilon), problem, population, server_step_size,
-                   step_size, epochs, steps, batch_size, weighting, fit_epochs)
+    return averaging(problem, local, optimizer, averaged, optax.yogi(averaged.server_step_size, *adaptive))
 
 
 @algorithm
-def fedavgm(problem: Problem, population: int, *, server_step_size: float = 1.0, momentum: float = 0.9,
-            step_size: float | dict | Schedule = 0.1, epochs: int = 1, steps: int | None = None,
-            batch_size: int | None = 32, weighting: str = "examples", fit_epochs: int = 5) -> Algorithm:
-    """FedAvg with server momentum."""
+def fedavgm(problem: Problem, population: int, *, momentum: float = 0.9, local: Flat[LocalWork],
+            optimizer: Flat[LocalOptimizer], averaged: Flat[Averaging]) -> Algorithm:
+    """FedAvg with server momentum.
+
+    momentum: how much of its last move the server repeats.
+    """
     at_least("momentum", momentum, 0)
-    return _preset(lambda rate: optax.sgd(rate, momentum), problem, population, server_step_size,
-                   step_size, epochs, steps, batch_size, weighting, fit_epochs)
-
-
-def _preset(optimizer, problem, population, server_step_size, step_size, epochs, steps, batch_size, weighting,
-            fit_epochs) -> Algorithm:
-    return fedopt(server_optimizer=optimizer, server_step_size=server_step_size, step_size=step_size,
-                  epochs=epochs, steps=steps, batch_size=batch_size, weighting=weighting,
-                  fit_epochs=fit_epochs).build(problem, population)
+    return averaging(problem, local, optimizer, averaged, optax.sgd(averaged.server_step_size, momentum))

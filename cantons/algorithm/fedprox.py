@@ -12,11 +12,12 @@ from typing import NamedTuple
 import jax
 import optax
 
-from cantons.algorithm.averaging import Client, averaging
-from cantons.algorithm.schedule import Schedule, usual_step
-from cantons.algorithm.training import Optimizer, Work, trainer
-from cantons.algorithm.trees import add
+from cantons.algorithm.parts.averaging import Averaging, Client, averaging
+from cantons.algorithm.parts.schedule import usual_step
+from cantons.algorithm.parts.training import LocalOptimizer, LocalWork
+from cantons.algorithm.parts.trees import add
 from cantons.errors import at_least, one_of
+from cantons.options import Flat
 from cantons.protocol import Algorithm, Problem, PyTree
 from cantons.recipe import algorithm
 
@@ -29,24 +30,24 @@ class Keeper(NamedTuple):
 
 
 @algorithm
-def fedprox(problem: Problem, population: int, *, mu: float = 0.1, step_size: float | dict | Schedule = 0.1,
-            epochs: int = 1, steps: int | None = None, batch_size: int | None = 32,
-            client_optimizer: Optimizer = "sgd", weighting: str = "examples",
-            clip_norm: float | None = None, fit_epochs: int = 5, predict_with: str = "shared") -> Algorithm:
+def fedprox(problem: Problem, population: int, *, mu: float = 0.1, predict_with: str = "shared",
+            local: Flat[LocalWork], optimizer: Flat[LocalOptimizer], averaged: Flat[Averaging]) -> Algorithm:
     """FedAvg with a proximal pull of strength `mu`; `mu = 0` is FedAvg.
 
-    `predict_with = "local"` lets a client predict with its copy of the model before it was averaged, which it keeps;
-    one that has never acted first trains a copy as in a round. What is sent and averaged stays the same.
+    What is sent and averaged does not depend on `predict_with`.
+
+    mu: strength of the pull towards the model received.
+    predict_with: "shared", or "local": a client predicts with its copy of the model before it was averaged, which it
+        keeps; a client that has never acted first trains a copy as in a round.
     """
     at_least("mu", mu, 0)
     one_of("predict_with", predict_with, ("shared", "local"))
-    train = trainer(problem.loss, Work(epochs, steps, batch_size), client_optimizer, clip_norm)
 
     def pull(anchor):
         return lambda gradient, shared: jax.tree.map(
-            lambda slope, here, there: slope + mu * (here - there), gradient, shared, anchor)
+            lambda leaf, here, there: leaf + mu * (here - there), gradient, shared, anchor)
 
-    base = averaging(problem, train, step_size, optax.sgd(1.0), weighting, fit_epochs, batch_size, adjust=pull)
+    base = averaging(problem, local, optimizer, averaged, optax.sgd(averaged.server_step_size), adjust=pull)
     if predict_with == "shared":
         return base
 
@@ -59,7 +60,7 @@ def fedprox(problem: Problem, population: int, *, mu: float = 0.1, step_size: fl
 
     def model(key, message, client, data):
         def first_time():
-            _, trained = client_update(key, message._replace(step_size=usual_step(step_size)), client, data)
+            _, trained = client_update(key, message._replace(step_size=usual_step(local.step_size)), client, data)
             return trained.own, trained.rest.private
 
         return jax.lax.cond(client.rest.visits == 0, first_time, lambda: (client.own, client.rest.private))

@@ -2,7 +2,7 @@
 
 Agarwal, Langford and Wei, "Federated Residual Learning", 2020 (v1), section 3.1: Algorithms 1 and 2, and the variant of
 equations (5) and (6). In the paper w^g is `shared`, w_i `private`, D `radius`; x^g and x^l are the `features` of the
-two models. Least squares needs no example twice, sums over them will do: this is here. All else is in fedres_history.
+two models. Least squares is fitted here, from sums over the examples; all else in fedres_erm_replay, from the examples.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from cantons.aggregate import total
-from cantons.algorithm.fedres_history import Fit, erm_from_history, play_from_history
+from cantons.algorithm.fedres_erm_replay import Fit, erm_replay, fictitious_play_replay
 from cantons.algorithm.fedres_online import Upload, joint_prediction
-from cantons.algorithm.trees import add
-from cantons.errors import at_least, one_of, positive
+from cantons.algorithm.parts.trees import add
+from cantons.options import Flat
 from cantons.protocol import Algorithm, Array, Needs, Problem, PyTree
 from cantons.recipe import algorithm
 from cantons.solve.least_squares import Normal, equations, features, no_equations, solver, vector
@@ -33,7 +33,7 @@ class Player(NamedTuple):
 
 
 class Client(NamedTuple):
-    """One that can tell what any pair of models would have made of all its examples."""
+    """A client whose sums tell what any pair of models would make of all its examples."""
 
     private: PyTree
     normal: Normal
@@ -50,25 +50,22 @@ class Change(NamedTuple):
 
 
 @algorithm
-def fedres_erm(problem: Problem, population: int, *, radius: float | None = None, private_radius: float | None = None,
-               ties: str = "nearest", memory: int = 500, solver_steps: int = 100) -> Algorithm:
+def fedres_erm(problem: Problem, population: int, *, fit: Flat[Fit]) -> Algorithm:
     """Each client fits its private model to all it has met, and the server the shared one, at the other's newest.
 
-    `radius` bounds the norm of the shared part, and `private_radius` that of each private part; it is the same unless
-    given. Where several models fit equally well, as they do while there are fewer examples than parameters, `ties` is
-    settled for the one "nearest" to the last, or that of "minimum_norm". Without examples a side keeps its first model.
+    Without examples a side keeps its first model. Two linear models under the squared loss are fitted exactly, from
+    sums that do not grow with time. A client sends the global features and targets of its new examples, and how the
+    sum of global features times private outputs has changed: never a private model.
 
-    Two linear models under the squared loss are fitted exactly, from sums that do not grow with time. A client sends
-    the global features and targets of its new examples, and how the sum of global features times private outputs has
-    changed: never a private model. Anything else is fitted by `solver_steps` accelerated gradient steps from the last
-    model (from 0 under "minimum_norm") to the last `memory` examples of every client, and older ones are dropped; a
-    client then sends what its private model says about each of them. One that is silent counts with what it sent last.
+    Anything else is fitted by `solver_steps` accelerated gradient steps from the last model (from 0 under
+    "minimum_norm") to the last `memory` examples of every client; older ones are dropped. A client then sends what its
+    private model says about each of them. A silent client counts with what it sent last.
     """
     joint = joint_prediction(problem)
-    fit = _checked(radius, private_radius, ties, memory, solver_steps)
+    fit = fit.check()
     if not joint.quadratic:
-        return erm_from_history(joint, population, fit)
-    solve = solver(fit.private_radius, ties)
+        return erm_replay(joint, population, fit)
+    solve = solver(fit.private_radius, fit.ties)
 
     def init_client(key, shared, private):
         nothing = jnp.zeros_like(vector(shared))
@@ -92,25 +89,21 @@ def fedres_erm(problem: Problem, population: int, *, radius: float | None = None
         found = equations(features(joint.shared, shared, upload.seen), joint.wanted(upload.targets))
         return found._replace(moment=found.moment - upload.change)
 
-    return _served(fit, init_client, client_update, lift)._replace(receive=receive)
+    return _build(fit, init_client, client_update, lift)._replace(receive=receive)
 
 
 @algorithm
-def fictitious_play(problem: Problem, population: int, *, radius: float | None = None,
-                    private_radius: float | None = None, ties: str = "nearest", memory: int = 500,
-                    solver_steps: int = 100) -> Algorithm:
+def fictitious_play(problem: Problem, population: int, *, fit: Flat[Fit]) -> Algorithm:
     """Like fedres_erm, except that every example keeps what the other side said about it when it was new.
 
     Nothing old is sent or computed again: an upload has global features, private outputs and targets. The two sides can
-    lock each other, and then both learn very slowly (the paper's Appendix C). The options are those of fedres_erm:
-    `radius` and `private_radius` bound the two parts, `ties` chooses between equally good models, and `memory` (the
-    examples kept of each client) and `solver_steps` matter where models are not linear or the loss is not squared.
+    lock each other, and then both learn very slowly (the paper's Appendix C).
     """
     joint = joint_prediction(problem)
-    fit = _checked(radius, private_radius, ties, memory, solver_steps)
+    fit = fit.check()
     if not joint.quadratic:
-        return play_from_history(joint, population, fit)
-    solve = solver(fit.private_radius, ties)
+        return fictitious_play_replay(joint, population, fit)
+    solve = solver(fit.private_radius, fit.ties)
 
     def init_client(key, shared, private):
         return Player(private, no_equations(private))
@@ -126,11 +119,11 @@ def fictitious_play(problem: Problem, population: int, *, radius: float | None =
     def lift(upload, shared):
         return equations(features(joint.shared, shared, upload.seen), joint.wanted(upload.targets) - upload.outputs)
 
-    return _served(fit, init_client, client_update, lift)
+    return _build(fit, init_client, client_update, lift)
 
 
-def _served(fit: Fit, init_client: Callable, client_update: Callable, lift: Callable) -> Algorithm:
-    """The server's least squares, whose equations are the sum of all that is lifted from uploads."""
+def _build(fit: Fit, init_client: Callable, client_update: Callable, lift: Callable) -> Algorithm:
+    """Build the rest: the server solves least squares, whose equations are the sum of all lifted uploads."""
     solve = solver(fit.radius, fit.ties)
 
     def init_server(key, shared, private):
@@ -148,13 +141,3 @@ def _served(fit: Fit, init_client: Callable, client_update: Callable, lift: Call
 
     return Algorithm(init_server, init_client, broadcast, client_update, total(lift), server_update, model,
                      needs=Needs(shared=False, stream=True))
-
-
-def _checked(radius: float | None, private_radius: float | None, ties: str, memory: int, solver_steps: int) -> Fit:
-    for name, bound in (("radius", radius), ("private_radius", private_radius)):
-        if bound is not None:
-            positive(name, bound)
-    one_of("ties", ties, ("nearest", "minimum_norm"))
-    at_least("memory", memory, 1)
-    at_least("solver_steps", solver_steps, 1)
-    return Fit(radius, radius if private_radius is None else private_radius, ties, memory, solver_steps)

@@ -13,22 +13,41 @@ import jax
 import jax.numpy as jnp
 
 from cantons.aggregate import mean_of, rows, total
-from cantons.algorithm.descent import descent
-from cantons.algorithm.schedule import Schedule
-from cantons.algorithm.trees import scale
+from cantons.algorithm.parts.descent import OnlineSteps, PrivateSteps, descent
+from cantons.algorithm.parts.trees import scale
 from cantons.errors import InputError, one_of
+from cantons.options import Flat
 from cantons.protocol import Algorithm, Needs, Problem, PyTree, Residual
 from cantons.recipe import algorithm
 
 
+class Residuals(NamedTuple):
+    """What the server does with the residuals that arrive.
+
+    alignment: when the two halves of a gradient are used. "full" (Algorithms 3 and 4) lets a client wait until the
+        server has used its half and has told so; "paired" lets it step at once; under "none" the server moreover takes
+        its half at the model it has when the upload arrives.
+    combine: the server's gradient is the "sum" of those that arrive, as printed, or the "mean" over all clients, where
+        a gradient that has not arrived counts as 0, or the mean over those that have "arrived".
+    """
+
+    alignment: str = "full"
+    combine: str = "sum"
+
+    def check(self) -> Residuals:
+        one_of("alignment", self.alignment, ("none", "paired", "full"))
+        one_of("combine", self.combine, ("sum", "mean", "arrived"))
+        return self
+
+
 class Server(NamedTuple):
     shared: PyTree
-    memory: PyTree  # of its descent
+    optimizer_state: PyTree  # of its descent
 
 
 class Client(NamedTuple):
     private: PyTree
-    memory: PyTree
+    optimizer_state: PyTree
 
 
 class Upload(NamedTuple):
@@ -40,26 +59,18 @@ class Upload(NamedTuple):
 
 
 @algorithm
-def fedres_online_sgd(problem: Problem, population: int, *, step_size: float | dict | Schedule = 0.05,
-                      private_step_size: float | dict | Schedule | None = None, method: str = "sgd",
-                      alignment: str = "full", combine: str = "sum", radius: float | None = None,
-                      private_radius: float | None = None) -> Algorithm:
+def fedres_online_sgd(problem: Problem, population: int, *, steps: Flat[OnlineSteps], private_steps: Flat[PrivateSteps],
+                      residuals: Flat[Residuals]) -> Algorithm:
     """Each client learns from its own feedback, the server from residuals, both under delay.
 
-    Both halves of a gradient are taken at the pair of models that predicted. `alignment` says when they are used:
-    "full" (Algorithms 3 and 4) lets a client wait until the server has used its half and has told so; "paired" lets it
-    step at once; under "none" the server moreover takes its half at the model it has when the upload arrives. The paper
-    recommends "full"; in our measurements "none" suffers least from delay, and all three are one without it. `combine`
-    is "sum", as printed, or "mean" over clients. `method` is "sgd" or "adagrad" (what `vw --adaptive` does).
-    `private_step_size` is `step_size` unless given. `radius` bounds the norm of the shared part, and `private_radius`
-    that of each private part; it is the same unless given.
+    Both halves of a gradient are taken at the pair of models that predicted. Of the three alignments the paper
+    recommends "full"; in our measurements "none" suffers least from delay, and all three are one without it.
+
+    radius: the largest norm of the shared part; none leaves it free.
     """
     joint = joint_prediction(problem)
-    one_of("alignment", alignment, ("none", "paired", "full"))
-    one_of("combine", combine, ("sum", "mean"))
-    step = descent(method, step_size, radius)
-    own_step = descent(method, step_size if private_step_size is None else private_step_size,
-                       radius if private_radius is None else private_radius)
+    alignment, combine = residuals.check()
+    step, own_step = descent(steps), descent(private_steps.of(steps))
 
     def init_server(key, shared, private):
         return Server(shared, step.init(shared))
@@ -70,42 +81,45 @@ def fedres_online_sgd(problem: Problem, population: int, *, step_size: float | d
     def broadcast(key, server, central):
         return server.shared
 
-    def own_half(key, shared, client, data):
+    def private_gradient(key, shared, client, data):
         return jax.grad(problem.loss, argnums=1)(shared, client.private, data.now())
 
     def receive(shared, receipt, client):
-        moved = Client(*own_step.move(client.private, client.memory, receipt.note))
+        moved = Client(*own_step.move(client.private, client.optimizer_state, receipt.note))
         return jax.tree.map(lambda new, old: jnp.where(receipt.heard, new, old), moved, client)
 
     def client_update(key, shared, client, data):
         batch = data.now()
         upload = Upload(joint.seen(batch.inputs), joint.private(client.private, batch.inputs), batch.targets)
         if alignment != "full":
-            client = Client(*own_step.move(client.private, client.memory, own_half(key, shared, client, data)))
+            gradient = private_gradient(key, shared, client, data)
+            client = Client(*own_step.move(client.private, client.optimizer_state, gradient))
         return upload, client
 
-    def servers_half(upload, shared):
+    def shared_gradient(upload, shared):
         return jax.grad(lambda candidate: joint.loss(
             joint.shared(candidate, upload.seen) + upload.outputs, upload.targets,
             jnp.ones(upload.outputs.shape[0])))(shared)
 
-    def server_update(key, server, gradient, central):
-        if alignment == "none":  # all that arrived now, at the model of now
-            uploads, counts = gradient
-            halves = jax.vmap(servers_half, in_axes=(0, None))(uploads, server.shared)
-            gradient = jax.tree.map(lambda leaf: jnp.tensordot(counts.astype(leaf.dtype), leaf, 1), halves)
-            if combine == "mean":
-                gradient = scale(1 / jnp.maximum(counts.sum(), 1), gradient)
-        return Server(*step.move(server.shared, server.memory, gradient))
+    def gradient_now(shared, uploads, counts):
+        """The gradient of all examples that arrived in this step, at the server's current model."""
+        gradients = jax.vmap(shared_gradient, in_axes=(0, None))(uploads, shared)
+        gradient = jax.tree.map(lambda leaf: jnp.tensordot(counts.astype(leaf.dtype), leaf, 1), gradients)
+        return scale(1 / jnp.maximum(counts.sum(), 1), gradient) if combine == "arrived" else gradient
+
+    def server_update(key, server, arrived, central):
+        gradient = gradient_now(server.shared, *arrived) if alignment == "none" else arrived
+        if combine == "mean":
+            gradient = scale(1 / population, gradient)
+        return Server(*step.move(server.shared, server.optimizer_state, gradient))
 
     def model(key, shared, client, data):
         return shared, client.private
 
-    sums = {"sum": total, "mean": mean_of}[combine]
-    built = Algorithm(init_server, init_client, broadcast, client_update,
-                      rows if alignment == "none" else sums(servers_half), server_update, model,
-                      needs=Needs(shared=False, stream=True))
-    return built._replace(receive=receive, note=own_half) if alignment == "full" else built
+    gradients = mean_of(shared_gradient) if combine == "arrived" else total(shared_gradient)
+    built = Algorithm(init_server, init_client, broadcast, client_update, rows if alignment == "none" else gradients,
+                      server_update, model, needs=Needs(shared=False, stream=True))
+    return built._replace(receive=receive, note=private_gradient) if alignment == "full" else built
 
 
 def joint_prediction(problem: Problem) -> Residual:

@@ -12,124 +12,118 @@ from __future__ import annotations
 
 import jax
 
-from cantons.algorithm.residual import Client, Message, Rates, Upload, preset_rates, residual
-from cantons.algorithm.schedule import Schedule
-from cantons.algorithm.training import Loss, Work
-from cantons.algorithm.trees import add, scale, subtract, zeros
+from cantons.algorithm.fedres_common import Client, FedResWork, Message, Rates, Upload, build_fedres, preset_rates
+from cantons.algorithm.parts.training import Loss, Work
+from cantons.algorithm.parts.trees import add, scale, subtract, zeros
 from cantons.errors import one_of
+from cantons.options import Flat
 from cantons.protocol import Algorithm, Array, Data, Key, Problem, PyTree
 from cantons.recipe import algorithm
 
 
 @algorithm
-def fedres_naive(problem: Problem, population: int, *, order: str = "printed",
-                 step_size: float | dict | Schedule = 0.1, private_step_size: float | dict | Schedule | None = None,
-                 steps: int = 10, batch_size: int | None = 32, fit_epochs: int = 5) -> Algorithm:
+def fedres_naive(problem: Problem, population: int, *, order: str = "printed", local: Flat[FedResWork]) -> Algorithm:
     """Both parts of the model descend together, and the shared copies are averaged.
 
     FedResNaive, Algorithm 2 of "Federated Residual Learning", the warm-up that the other two improve on: private parts
-    are fitted to copies w_i of the shared part, which the average then overwrites. In each of the `steps` (K), on one
-    batch, the private part moves at the new value of the copy, `order = "printed"`, or both move from the same point,
-    as the text says, `order = "simultaneous"`. `private_step_size` (lambda) is `step_size` (eta) if left open.
+    are fitted to copies w_i of the shared part, which the average then overwrites.
+
+    order: in each step, on one batch, the private part moves at the new value of the copy, "printed", or both parts
+        move from the same point, as the text says, "simultaneous".
     """
     one_of("order", order, ("printed", "simultaneous"))
-    work = Work(steps=steps, batch_size=batch_size).checked()
+    work = local.work.check()
 
     def client_update(key, message, client, data):
         def step(parts, batch):
             shared, private = parts
-            moved = descended(shared, message.step_size, jax.grad(problem.loss)(shared, private, batch))
+            moved = descend(shared, message.step_size, jax.grad(problem.loss)(shared, private, batch))
             seen = moved if order == "printed" else shared
-            slope = jax.grad(problem.loss, argnums=1)(seen, private, batch)
-            return moved, descended(private, message.private_step_size, slope)
+            gradient = jax.grad(problem.loss, argnums=1)(seen, private, batch)
+            return moved, descend(private, message.private_step_size, gradient)
 
         shared, private = work.fold(key, data, step, (message.shared, client.private))
         return Upload(subtract(shared, message.shared), ()), Client(private, (), client.visits + 1)
 
-    return residual(problem, population, client_update, Rates(step_size, private_step_size),
-                    Work(epochs=fit_epochs, batch_size=batch_size))
+    return build_fedres(problem, population, local, Rates(local.step_size, local.private_step_size), client_update)
 
 
 @algorithm
-def fedres_sgd(problem: Problem, population: int, *, step_size: float | dict | Schedule = 0.1,
-               private_step_size: float | dict | Schedule | None = None, preset: str | None = None,
-               steps: int = 10, batch_size: int | None = 32, fit_epochs: int = 5) -> Algorithm:
+def fedres_sgd(problem: Problem, population: int, *, preset: str | None = None, local: Flat[FedResWork]) -> Algorithm:
     """The private part takes its steps under the shared model, then the shared part takes one large step.
 
-    FedResSGD, Algorithm 3 of "Federated Residual Learning". First `steps` (K) steps of `private_step_size` (lambda) on
-    theta_i while w stands still; then one gradient for w at the new theta_i, on a fresh batch of K times `batch_size`
-    examples, and a step of K times `step_size` (eta), which the theory wants below 1 / (K smoothness).
-    `preset = "theorem1"` is lambda = eta/N for N clients; with K = 1 that is block gradient descent on the mean loss.
-    Without it lambda is eta if left open.
+    FedResSGD, Algorithm 3 of "Federated Residual Learning". First K steps of lambda on theta_i while w stands still;
+    then one gradient for w at the new theta_i, on a fresh batch of K times `batch_size` examples, and a step of K times
+    eta, which the theory wants below 1 / (K smoothness).
+
+    preset: "theorem1" is lambda = eta/N for N clients; with K = 1 that is block gradient descent on the mean loss.
     """
-    rates = preset_rates(population, ("theorem1",), preset, step_size, private_step_size)
-    work = Work(steps=steps, batch_size=batch_size).checked()
-    large = Work(steps=1, batch_size=None if batch_size is None else steps * batch_size)
+    rates = preset_rates(population, local, ("theorem1",), preset)
+    work = local.work.check()
+    steps, size = local.steps, local.batch_size
+    large = Work(steps=1, batch_size=None if size is None else steps * size)
 
     def client_update(key, message, client, data):
         private_key, shared_key = jax.random.split(key)
-        private = fitted(problem.loss, work, private_key, message, client.private, data)
+        private = fit_private(problem.loss, work, private_key, message, client.private, data)
 
         def step(shared, batch):
-            slope = jax.grad(problem.loss)(shared, private, batch)
-            return descended(shared, steps * message.step_size, slope)
+            gradient = jax.grad(problem.loss)(shared, private, batch)
+            return descend(shared, steps * message.step_size, gradient)
 
         shared = large.fold(shared_key, data, step, message.shared)
         return Upload(subtract(shared, message.shared), ()), Client(private, (), client.visits + 1)
 
-    return residual(problem, population, client_update, rates, Work(epochs=fit_epochs, batch_size=batch_size))
+    return build_fedres(problem, population, local, rates, client_update)
 
 
 @algorithm
-def fedres_avg(problem: Problem, population: int, *, option: str = "II", step_size: float | dict | Schedule = 0.1,
-               private_step_size: float | dict | Schedule | None = None, server_scale: float | None = None,
-               preset: str | None = None, steps: int = 10, batch_size: int | None = 32,
-               fit_epochs: int = 5) -> Algorithm:
+def fedres_avg(problem: Problem, population: int, *, option: str = "II", server_scale: float | None = None,
+               preset: str | None = None, local: Flat[FedResWork]) -> Algorithm:
     """The private part takes its steps under the shared model, then the shared part takes as many.
 
-    FedResAvg, Algorithm 4 of "Federated Residual Learning". First `steps` (K) steps of `private_step_size` (lambda) on
-    theta_i while w stands still; then K steps of `step_size` (eta) on w_i along g - c_i + c, on fresh batches, while
-    theta_i stands still. `option` "II" corrects the drift: c_i is the mean of a client's K gradients g in its last
-    round, and c the mean of all c_i. `option` "I" has c_i = c = 0, sends neither, and drifts. The server moves by
-    `server_scale` (alpha) times the mean change.
-
-    `preset = "theorem1"` is lambda = eta/N for N clients; `preset = "theorem2"` is lambda = eta/sqrt(N) and
-    alpha = sqrt(N), as the proof of Theorem 2 has them. Left open, lambda is eta and alpha is 1. Sampling with
+    FedResAvg, Algorithm 4 of "Federated Residual Learning". First K steps of lambda on theta_i while w stands still;
+    then K steps of eta on w_i along g - c_i + c, on fresh batches, while theta_i stands still. Sampling with
     replacement would break the controls of option II and is refused.
+
+    option: "II" corrects the drift: c_i is the mean of a client's K gradients g in its last round, and c the mean of
+        all c_i. "I" has c_i = c = 0, sends neither, and drifts.
+    server_scale: alpha: the server moves by alpha times the mean change; 1 if left open.
+    preset: "theorem1" is lambda = eta/N for N clients; "theorem2" is lambda = eta/sqrt(N) and alpha = sqrt(N), as the
+        proof of Theorem 2 has them.
     """
     one_of("option", option, ("I", "II"))
-    rates = preset_rates(population, ("theorem1", "theorem2"), preset, step_size, private_step_size, server_scale)
-    work = Work(steps=steps, batch_size=batch_size).checked()
+    rates = preset_rates(population, local, ("theorem1", "theorem2"), preset, server_scale)
+    work = local.work.check()
 
     def client_update(key, message, client, data):
         private_key, shared_key = jax.random.split(key)
-        private = fitted(problem.loss, work, private_key, message, client.private, data)
+        private = fit_private(problem.loss, work, private_key, message, client.private, data)
         correction = subtract(message.control, client.own_control)
 
         def step(carry, batch):
             shared, total = carry
-            slope = jax.grad(problem.loss)(shared, private, batch)
-            direction = slope if option == "I" else add(slope, correction)
-            return descended(shared, message.step_size, direction), add(total, slope)
+            gradient = jax.grad(problem.loss)(shared, private, batch)
+            direction = gradient if option == "I" else add(gradient, correction)
+            return descend(shared, message.step_size, direction), add(total, gradient)
 
         shared, total = work.fold(shared_key, data, step, (message.shared, zeros(message.shared)))
-        own_control = () if option == "I" else scale(1 / steps, total)
+        own_control = () if option == "I" else scale(1 / local.steps, total)
         upload = Upload(subtract(shared, message.shared), subtract(own_control, client.own_control))
         return upload, Client(private, own_control, client.visits + 1)
 
-    return residual(problem, population, client_update, rates, Work(epochs=fit_epochs, batch_size=batch_size),
-                    controlled=option == "II")
+    return build_fedres(problem, population, local, rates, client_update, controlled=option == "II")
 
 
-def fitted(loss: Loss, work: Work, key: Key, message: Message, private: PyTree, data: Data) -> PyTree:
+def fit_private(loss: Loss, work: Work, key: Key, message: Message, private: PyTree, data: Data) -> PyTree:
     """Step 1 of Algorithms 3 and 4: the private part learns what the shared model, just received, leaves over."""
 
     def step(private, batch):
-        slope = jax.grad(loss, argnums=1)(message.shared, private, batch)
-        return descended(private, message.private_step_size, slope)
+        gradient = jax.grad(loss, argnums=1)(message.shared, private, batch)
+        return descend(private, message.private_step_size, gradient)
 
     return work.fold(key, data, step, private)
 
 
-def descended(part: PyTree, step_size: Array, gradient: PyTree) -> PyTree:
+def descend(part: PyTree, step_size: Array, gradient: PyTree) -> PyTree:
     return subtract(part, scale(step_size, gradient))

@@ -6,19 +6,27 @@ section 2: the baseline FedAvg is measured against (one batch holding all local 
 
 from __future__ import annotations
 
-from cantons.algorithm.fedavg import fedavg
-from cantons.algorithm.schedule import Schedule
+import optax
+
+from cantons.algorithm.parts.averaging import Averaging, averaging
+from cantons.algorithm.parts.schedule import Schedule
+from cantons.algorithm.parts.training import LocalOptimizer, LocalWork
+from cantons.options import Flat
 from cantons.protocol import Algorithm, Problem
 from cantons.recipe import algorithm
 
 
 @algorithm
 def fedsgd(problem: Problem, population: int, *, step_size: float | dict | Schedule = 0.1,
-           batch_size: int | None = None, weighting: str = "examples", clip_norm: float | None = None,
-           fit_epochs: int = 5) -> Algorithm:
+           batch_size: int | None = None, clip_norm: float | None = None, averaged: Flat[Averaging]) -> Algorithm:
     """One gradient per client and round, over all its examples or over `batch_size` sampled ones.
 
     FedAvg with a single local step: the upload is minus the step size times the gradient.
+
+    step_size: of the one step in a round: a number, or a schedule over rounds.
+    batch_size: sampled examples behind a gradient; with none, all examples of a client.
+    clip_norm: no client's gradient is longer than this.
     """
-    return fedavg(step_size=step_size, steps=1, batch_size=batch_size, weighting=weighting, clip_norm=clip_norm,
-                  fit_epochs=fit_epochs).build(problem, population)
+    local = LocalWork(step_size, steps=1, batch_size=batch_size)
+    return averaging(problem, local, LocalOptimizer(clip_norm=clip_norm), averaged,
+                     optax.sgd(averaged.server_step_size))

@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 
 from cantons.aggregate import mean_of_uploads
-from cantons.algorithm.schedule import Schedule, as_schedule, usual_step
-from cantons.algorithm.training import Work, trainer
+from cantons.algorithm.parts.schedule import Schedule, as_schedule, usual_step
+from cantons.algorithm.parts.training import Work, trainer
 from cantons.errors import InputError, at_least, fraction
 from cantons.protocol import Algorithm, Array, Problem, PyTree
 from cantons.recipe import algorithm
@@ -48,9 +48,14 @@ def l2gd(problem: Problem, population: int, *, penalty: float = 0.1, communicati
          fit_epochs: int = 5) -> Algorithm:
     """Every client keeps a whole model, and all are pulled towards their mean.
 
-    Minimises sum_m f_m(x_m) + `penalty`/2 sum_m ||x_m - mean||^2; `communication` is the coin's p. `penalty = 0` is
-    purely local training, a large one is nearly a single model. A client met for the first time starts from the
+    It minimises sum_m f_m(x_m) + penalty/2 sum_m ||x_m - mean||^2. A client met for the first time starts from the
     mean. The paper has all clients in every round.
+
+    penalty: strength of the pull towards the mean: 0 is purely local training, a large one is nearly a single model.
+    communication: the coin's p, the probability of a step towards the mean.
+    step_size: of the local steps: a number, or a schedule over rounds.
+    batch_size: examples in the batch of a local step; with none, all examples of a client.
+    fit_epochs: passes that a client which has never acted spends on its model before it predicts.
     """
     at_least("penalty", penalty, 0)
     fraction("communication", communication)

@@ -11,12 +11,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cantons.aggregate import KEEPS_MEAN, mean_of_uploads
-from cantons.algorithm.schedule import Schedule, as_schedule, usual_step
-from cantons.algorithm.training import Work, fitter, trainer
-from cantons.algorithm.trees import add, scale, subtract, zeros
-from cantons.errors import at_least, one_of, positive
-from cantons.protocol import Algorithm, Array, Needs, Problem, PyTree
+from cantons.aggregate import divided
+from cantons.algorithm.parts.averaging import Averaging
+from cantons.algorithm.parts.schedule import as_schedule, usual_step
+from cantons.algorithm.parts.training import LocalWork, Work, fitter, trainer
+from cantons.algorithm.parts.trees import add, scale, subtract, zeros
+from cantons.errors import one_of
+from cantons.options import Flat
+from cantons.protocol import Algorithm, Array, Average, Needs, Problem, PyTree, Sum
 from cantons.recipe import algorithm
 
 
@@ -41,24 +43,32 @@ class Message(NamedTuple):
 class Upload(NamedTuple):
     change: PyTree  # of the shared part
     control_change: PyTree
+    weight: PyTree  # the number of examples; empty where all clients count alike
+
+
+ALIKE = Averaging(weighting="uniform")
 
 
 @algorithm
-def scaffold(problem: Problem, population: int, *, option: str = "II", step_size: float | dict | Schedule = 0.1,
-             server_step_size: float = 1.0, epochs: int = 1, steps: int | None = None,
-             batch_size: int | None = 32, fit_epochs: int = 5) -> Algorithm:
+def scaffold(problem: Problem, population: int, *, option: str = "II", local: Flat[LocalWork],
+             averaged: Flat[Averaging] = ALIKE) -> Algorithm:
     """Control variates take the clients' drift out of their local steps.
 
-    Steps go along g - c_i + c. `option` "I" renews c_i by a gradient at the shared model, "II" by the path taken.
-    Under sampling the server's control moves by |S|/N times the cohort's mean change. An upload that is lost rolls
-    its client back, so that c stays the mean of all c_i; sampling with replacement would break that and is refused.
+    Steps go along g - c_i + c. Under sampling the server's control moves by |S|/N times the cohort's mean change. An
+    upload that is lost rolls its client back, so that c stays the mean of all c_i; sampling with replacement would
+    break that and is refused.
+
+    option: "I" renews c_i by a gradient at the shared model, which costs one more pass over a client's examples, "II"
+        by the path of its local steps.
+    weighting: of the changes of the shared part: "uniform", or "examples", by how many a client has. Controls are
+        plain means under either, so the limit is that of the plain mean of the clients' losses under either.
     """
     one_of("option", option, ("I", "II"))
-    positive("server_step_size", server_step_size)
-    at_least("fit_epochs", fit_epochs, 1)
-    schedule = as_schedule(step_size)
-    train = trainer(problem.loss, Work(epochs, steps, batch_size))
-    fit = fitter(problem.loss, Work(epochs=fit_epochs, batch_size=batch_size), usual_step(step_size))
+    averaged.check()
+    schedule = as_schedule(local.step_size)
+    train = trainer(problem.loss, local.work)
+    fit = fitter(problem.loss, Work(averaged.fit_epochs, batch_size=local.batch_size), usual_step(local.step_size))
+    weighted = averaged.weighting == "examples"
 
     def init_server(key, shared, private):
         return Server(shared, zeros(shared), jnp.zeros((), jnp.int32))
@@ -71,27 +81,36 @@ def scaffold(problem: Problem, population: int, *, option: str = "II", step_size
 
     def client_update(key, message, client, data):
         correction = subtract(message.control, client.own_control)
-        local = train(key, message.shared, client.private, data, message.step_size,
-                      adjust=lambda gradient, shared: add(gradient, correction))
-        change = subtract(local.shared, message.shared)
+        trained = train(key, message.shared, client.private, data, message.step_size,
+                        adjust=lambda gradient, shared: add(gradient, correction))
+        change = subtract(trained.shared, message.shared)
         if option == "I":
             own_control = jax.grad(problem.loss)(message.shared, client.private, data.full())
         else:
             # c_i - c + (x - y_i) / (K * step): the mean gradient met on the way, seen from its end.
-            way = local.steps * message.step_size
+            way = trained.steps * message.step_size
             met = subtract(scale(-1.0 / jnp.where(way > 0, way, 1.0), change), correction)
             own_control = jax.tree.map(lambda new, old: jnp.where(way > 0, new, old), met, client.own_control)
-        upload = Upload(change, subtract(own_control, client.own_control))
-        return upload, Client(local.private, own_control, client.visits + 1)
+        weight = jnp.asarray(data.size, float) if weighted else ()
+        upload = Upload(change, subtract(own_control, client.own_control), weight)
+        return upload, Client(trained.private, own_control, client.visits + 1)
+
+    def lift(upload, message):
+        weight = upload.weight if weighted else jnp.ones(())
+        return Average(scale(weight, upload.change), weight), Average(upload.control_change, jnp.ones(()))
+
+    def finish(key, total):
+        return tuple(divided(part) for part in total)
 
     def server_update(key, server, cohort, central):
-        moved = scale(server_step_size, cohort.value.change)
-        learned = scale(cohort.weight / population, cohort.value.control_change)
+        change, control_change = cohort
+        moved = scale(averaged.server_step_size, change.value)
+        learned = scale(control_change.weight / population, control_change.value)  # weight: |S|
         return Server(add(server.shared, moved), add(server.control, learned), server.round + 1)
 
     def model(key, message, client, data):
         private = fit(key, message.shared, client.private, data, client.visits)
         return message.shared, private
 
-    return Algorithm(init_server, init_client, broadcast, client_update, mean_of_uploads(only=KEEPS_MEAN),
-                     server_update, model, needs=Needs(counts_once=True))
+    return Algorithm(init_server, init_client, broadcast, client_update, Sum(lift, finish), server_update, model,
+                     needs=Needs(counts_once=True))

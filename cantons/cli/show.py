@@ -125,9 +125,11 @@ def parts(kind: str, known: Mapping[str, Callable[..., Any]]) -> None:
 def description(described: Description) -> None:
     click.secho(f"{described.kind} {described.name}", bold=True)
     click.echo(f"{described.text}\n\nfrom its file: {described.source}\n")
-    shown = Table("option", "default", "type", box=None, pad_edge=False)
+    shown = Table(Column("option", no_wrap=True), "default", "type", box=None, pad_edge=False)
+    if any(option.meaning for option in described.options):
+        shown.add_column("meaning")
     for option in described.options:
-        shown.add_row(option.name, option.default, option.type)
+        shown.add_row(option.name, option.default, option.type, *([option.meaning] if len(shown.columns) > 3 else []))
     _console().print(shown)
     if described.kind == "algorithm":
         click.secho(f"\nwhat travels, for {described.example}", bold=True)

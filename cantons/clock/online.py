@@ -22,20 +22,18 @@ from cantons.recipe import clock
 from cantons.shuffle import permutation
 
 Delay = int | Sequence[int] | np.ndarray | Mapping[str, Any]
-
-
 Sync = int | Sequence[int] | Mapping[str, Any]
 Active = np.ndarray | str | Mapping[str, Any]
 
 
 class Arrays(NamedTuple):
-    """Smallest and largest delay of each client, who is there when, what a client's uploads weigh, when all meet."""
+    """Everything about the clock that may differ between runs of one program."""
 
-    up: np.ndarray  # int32[2, population]
+    up: np.ndarray  # int32[2, population]: the smallest and the largest delay of each client
     down: np.ndarray
-    active: np.ndarray | None  # bool[steps, population]
+    active: np.ndarray | None  # bool[steps, population]: who has examples in which step
     arrival: np.ndarray | None  # [population]: the chance of having examples in a step
-    weights: np.ndarray  # [population]
+    weights: np.ndarray  # [population]: what an upload of each client weighs
     meets: np.ndarray | None  # bool[steps + 1]: an explicit list of synchronisations
     period: np.ndarray | None  # int32
     chance: np.ndarray | None  # of a synchronisation in each step
@@ -48,29 +46,32 @@ def online(population: int, arrivals: np.ndarray | None = None, *, uplink: Delay
            score: str = "own", label_delay: int = 0, longest: int | None = None) -> Clock:
     """Every client meets `batch` examples in each step and is scored on them before it learns from them.
 
-    `uplink` and `downlink` are delays in steps: a number, one number per client, or {"least": a, "most": b} to draw
-    each step's delay uniformly from a to b (a and b may be lists too). `order` says how a client meets its training
-    examples: "cycle" goes through them as they are stored, over and over; "shuffle" in another order each time;
-    "sample" draws with replacement. `active` is a trace of who has examples in which step, as for `rounds`, or
-    {"probability": p}, one for all clients or one for each, drawn in each step from a `seed` of its own; the others
-    are silent. `weights = "inverse"` lets client i's uploads weigh T / N_i, where N_i of the trace's T steps are
-    active (or 1 / p_i): then every client counts the same, however often it speaks.
+    Server and clients exchange messages at synchronisations, and learn by themselves in between.
 
-    `sync` says when server and clients exchange anything: every so many steps; before the steps listed (counted from 1,
-    the first of which is 1); or {"probability": p}, drawn anew in each step from a `seed` of its own. Between two
-    synchronisations clients learn by themselves. Then `counted` clients, drawn without replacement, upload, all of them
-    by default, and everybody hears. `score` is "own", or "everyone" to charge each client's model with everybody's
-    examples too, as collective regret wants it. With a `label_delay` a client is scored on examples as it meets
-    them, and learns from each so many meetings later, when its label comes. `longest` makes room for delays up to that
-    many steps, so that runs with other delays are the same program.
+    uplink: steps from a client's upload to its arrival: a number, one number per client, or {"least": a, "most": b} to
+        draw each step's delay uniformly from a to b (a and b may be lists too).
+    downlink: steps from a broadcast to its arrival, given in the same ways.
+    batch: examples that a client meets in a step.
+    order: how a client meets its training examples: "cycle" goes through them as they are stored, over and over;
+        "shuffle" goes through them in another order each time; "sample" draws with replacement.
+    active: who has examples in which step, the others being silent: a trace as for `rounds`, or {"probability": p},
+        one for all clients or one for each, drawn in each step from a `seed` of its own; none means everybody, always.
+    weights: "equal", or "inverse": client i's uploads weigh T / N_i, where N_i of the trace's T steps are active (or
+        1 / p_i), so that every client counts the same, however often it speaks.
+    sync: when there is a synchronisation: every so many steps; before the steps listed (counted from 1, the first of
+        which is 1); or {"probability": p}, drawn anew in each step from a `seed` of its own.
+    counted: how many clients, drawn without replacement, upload at a synchronisation; none means all. Everybody hears.
+    score: "own", or "everyone" to charge each client's model with everybody's examples too, as collective regret does.
+    label_delay: a client is scored on examples as it meets them, and learns from them this many meetings later.
+    longest: makes room for delays up to this many steps, so that runs with other delays are the same program.
     """
     if active is None:
         active = arrivals  # the data says who has examples when
     at_least("batch", batch, 1)
     one_of("order", order, ("cycle", "shuffle", "sample"))
     one_of("weights", weights, ("equal", "inverse"))
-    up, down = _delays("uplink", uplink, population), _delays("downlink", downlink, population)
-    arrival = _chances(active, population) if isinstance(active, Mapping) else None
+    up, down = _read_delays("uplink", uplink, population), _read_delays("downlink", downlink, population)
+    arrival = _read_probabilities(active, population) if isinstance(active, Mapping) else None
     trace = None if active is None or isinstance(active, Mapping) else read_trace("active", active, population)
     if weights == "inverse" and active is None:
         raise InputError('weights = "inverse" weighs clients by how rarely they are active; give the trace, active.')
@@ -82,20 +83,21 @@ def online(population: int, arrivals: np.ndarray | None = None, *, uplink: Delay
         at_least("counted", counted, 1)
         if counted > population:
             raise InputError(f"counted is {counted} but there are only {population} clients.")
-    meets, period, chance, gap = _meetings(sync)
-    arrays = Arrays(up, down, trace, arrival, _weights(weights, trace, arrival, population), meets, period, chance)
+    meets, period, chance, gap = _read_sync(sync)
+    arrays = Arrays(up, down, trace, arrival, _client_weights(weights, trace, arrival, population), meets, period,
+                    chance)
     ids = np.arange(population, dtype=np.int32)
     steady = bool((up[0] == up[1]).all() and (down[0] == down[1]).all())
 
     def plan(arrays: Arrays, key: Key, round: Array) -> Plan:
-        acts = _acting(arrays, round, active, population)
+        acts = _draw_active(arrays, round, active, population)
         drawn = jnp.ones(population, bool)
         counts = drawn if counted is None else permutation(key, population)(jnp.asarray(ids)) < counted
-        if gap != 1:  # what is sent in this step is for the meeting after it
-            counts = counts & _meeting(arrays, round + 1, sync)
+        if gap != 1:  # what is sent in this step is for the synchronisation after it
+            counts = counts & _is_sync(arrays, round + 1, sync)
         return Plan(jnp.asarray(ids), acts, jnp.where(counts, arrays.weights, 0), jnp.ones(population, bool),
-                    _drawn(key, 0, arrays.up, steady), _drawn(key, 1, arrays.down, steady),
-                    None if gap == 1 else _meeting(arrays, round, sync))
+                    _draw_delays(key, 0, arrays.up, steady), _draw_delays(key, 1, arrays.down, steady),
+                    None if gap == 1 else _is_sync(arrays, round, sync))
 
     most_up, most_down = (int(delay.max()) if longest is None else longest for delay in (up, down))
 
@@ -117,7 +119,7 @@ def online(population: int, arrivals: np.ndarray | None = None, *, uplink: Delay
                  expected=counted, check=check)
 
 
-def _chances(active: Mapping[str, Any], population: int) -> np.ndarray:
+def _read_probabilities(active: Mapping[str, Any], population: int) -> np.ndarray:
     if not {"probability"} <= set(active) <= {"probability", "seed"}:
         raise InputError(f"active is {dict(active)}; random arrivals have the key probability, and may have seed.")
     values = np.asarray(active["probability"], np.float32)
@@ -128,23 +130,23 @@ def _chances(active: Mapping[str, Any], population: int) -> np.ndarray:
     return np.broadcast_to(values, population)
 
 
-def _acting(arrays: Arrays, round: Array, active: Active | None, population: int) -> Array:
+def _draw_active(arrays: Arrays, round: Array, active: Active | None, population: int) -> Array:
     if arrays.active is not None:
         return jnp.asarray(arrays.active)[round % arrays.active.shape[0]]
     if arrays.arrival is None:
         return jnp.ones(population, bool)
     assert isinstance(active, Mapping)
-    return _uniform(active, "active", round, (population,)) < arrays.arrival
+    return _draw_uniform(active, "active", round, (population,)) < arrays.arrival
 
 
-def _uniform(given: Mapping[str, Any], what: str, round: Array, shape: tuple[int, ...]) -> Array:
-    """Numbers of this step; those for other purposes are others, though the seed be the same."""
+def _draw_uniform(given: Mapping[str, Any], what: str, round: Array, shape: tuple[int, ...]) -> Array:
+    """Uniform numbers of this step; "sync" and "active" draw different ones, even from the same seed."""
     key = jax.random.fold_in(jax.random.key(given.get("seed", 0)), ("sync", "active").index(what))
     return jax.random.uniform(jax.random.fold_in(key, round), shape, jnp.float32)
 
 
-def _meetings(sync: Sync) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None, int | None]:
-    """The list, the period or the chance, whichever it is, and the longest gap where it is known."""
+def _read_sync(sync: Sync) -> tuple[np.ndarray | None, np.ndarray | None, np.ndarray | None, int | None]:
+    """Read `sync` as a table, a period or a probability, the other two None; and the longest gap, if it is known."""
     if isinstance(sync, Mapping):
         if not {"probability"} <= set(sync) <= {"probability", "seed"}:
             raise InputError(f"sync is {dict(sync)}; a random one has the key probability, and may have seed.")
@@ -163,24 +165,24 @@ def _meetings(sync: Sync) -> tuple[np.ndarray | None, np.ndarray | None, np.ndar
     return table, None, None, max(2, int(np.diff(steps, append=steps[-1]).max()))
 
 
-def _meeting(arrays: Arrays, round: Array, sync: Sync) -> Array:
+def _is_sync(arrays: Arrays, round: Array, sync: Sync) -> Array:
     """Is there a synchronisation before this step, counted from 0?"""
     if arrays.meets is not None:
         return jnp.asarray(arrays.meets)[jnp.minimum(round, len(arrays.meets) - 1)]
     if arrays.period is not None:
         return round % arrays.period == 0
     assert arrays.chance is not None and isinstance(sync, Mapping)
-    return _uniform(sync, "sync", round, ()) < arrays.chance
+    return _draw_uniform(sync, "sync", round, ()) < arrays.chance
 
 
-def _drawn(key: Key, link: int, bounds: Array | np.ndarray, steady: bool) -> Array:
+def _draw_delays(key: Key, link: int, bounds: Array | np.ndarray, steady: bool) -> Array:
     if steady:
         return jnp.asarray(bounds[0])
     return jax.random.randint(jax.random.fold_in(key, link), bounds[0].shape, bounds[0], bounds[1] + 1, jnp.int32)
 
 
-def _delays(name: str, delay: Delay, population: int) -> np.ndarray:
-    """Least and most, one column per client."""
+def _read_delays(name: str, delay: Delay, population: int) -> np.ndarray:
+    """Read the smallest and the largest delay of each client: two rows, one column per client."""
     if isinstance(delay, Mapping):
         if set(delay) != {"least", "most"}:
             raise InputError(f"{name} is {dict(delay)}; a random delay has two keys, least and most.")
@@ -202,7 +204,7 @@ def _delays(name: str, delay: Delay, population: int) -> np.ndarray:
     return np.stack(rows).astype(np.int32)
 
 
-def _weights(kind: str, trace: np.ndarray | None, arrival: np.ndarray | None, population: int) -> np.ndarray:
+def _client_weights(kind: str, trace: np.ndarray | None, arrival: np.ndarray | None, population: int) -> np.ndarray:
     if kind == "equal":
         return np.ones(population, np.float32)
     if arrival is not None:

@@ -17,9 +17,11 @@ def rounds(population: int, *, cohort: int | None = None, replace: bool = False,
            available: np.ndarray | str | None = None) -> Clock:
     """Draw `cohort` clients per round, uniformly without (or with) replacement; None takes all of them.
 
-    `available` is a trace: a boolean array [rounds, clients], or an npz file with one named `available`; row
-    t (repeated from the start when it ends) says who can be drawn in round t. A round with fewer available
-    clients than the cohort takes all of them.
+    cohort: clients per round; none takes all of them.
+    replace: draw with replacement: a client drawn twice works once and counts twice.
+    available: a trace of who can be drawn: a boolean array [rounds, clients], or an npz file with one named
+        `available`; row t (repeated from the start when it ends) is for round t. A round with fewer available clients
+        than the cohort takes all of them.
     """
     if cohort is None:
         cohort = population
@@ -29,27 +31,27 @@ def rounds(population: int, *, cohort: int | None = None, replace: bool = False,
     if available is not None:
         if replace:
             raise InputError("an availability trace is drawn from without replacement; set replace = false.")
-        return Clock(cohort, False, read_trace("available", available, population), _from_available(population, cohort),
-                     actors_hear=True)
+        trace = read_trace("available", available, population)
+        return Clock(cohort, False, trace, _sample_available(population, cohort), actors_hear=True)
     if replace:
-        return Clock(cohort, False, (), _with_replacement(population, cohort), repeats=True, actors_hear=True)
+        return Clock(cohort, False, (), _sample_with_replacement(population, cohort), repeats=True, actors_hear=True)
     if cohort == population:
-        return Clock(cohort, True, (), lambda arrays, key, round: _all_three(jnp.arange(population), population),
+        return Clock(cohort, True, (), lambda arrays, key, round: _cohort_plan(jnp.arange(population), population),
                      actors_hear=True)
 
     def sample(arrays: tuple, key: Key, round: Array) -> Plan:
-        return _all_three(jnp.sort(permutation(key, population)(jnp.arange(cohort))), population)
+        return _cohort_plan(jnp.sort(permutation(key, population)(jnp.arange(cohort))), population)
 
     return Clock(cohort, True, (), sample, actors_hear=True)
 
 
-def _all_three(ids: Array, population: int, counts: Array | None = None) -> Plan:
-    """Hearing, acting and counting are one set; ids of `population` are spare slots."""
+def _cohort_plan(ids: Array, population: int, counts: Array | None = None) -> Plan:
+    """The same clients hear, act and are counted; an id of `population` is a spare slot."""
     there = ids < population
     return Plan(ids, there, there.astype(jnp.int32) if counts is None else counts, there)
 
 
-def _with_replacement(population: int, cohort: int):
+def _sample_with_replacement(population: int, cohort: int):
     def sample(arrays: tuple, key: Key, round: Array) -> Plan:
         draws = jnp.sort(jax.random.randint(key, (cohort,), 0, population, jnp.int32))
         first = jnp.concatenate([jnp.ones(1, bool), draws[1:] != draws[:-1]])
@@ -57,23 +59,23 @@ def _with_replacement(population: int, cohort: int):
         times = jnp.searchsorted(draws, draws, side="right") - jnp.searchsorted(draws, draws, side="left")
         ids = jnp.where(first, draws, population)
         order = jnp.argsort(ids)
-        return _all_three(ids[order], population, jnp.where(first, times, 0)[order].astype(jnp.int32))
+        return _cohort_plan(ids[order], population, jnp.where(first, times, 0)[order].astype(jnp.int32))
 
     return sample
 
 
-def _from_available(population: int, cohort: int):
+def _sample_available(population: int, cohort: int):
     def sample(trace: Array, key: Key, round: Array) -> Plan:
         present = trace[round % trace.shape[0]]
         lots = jnp.where(present, jax.random.uniform(key, (population,), jnp.float32), 2.0)
         _, drawn = jax.lax.top_k(-lots, cohort)
-        return _all_three(jnp.sort(jnp.where(present[drawn], drawn, population)), population)
+        return _cohort_plan(jnp.sort(jnp.where(present[drawn], drawn, population)), population)
 
     return sample
 
 
 def read_trace(name: str, trace: np.ndarray | str, population: int) -> np.ndarray:
-    """Who is there when: a boolean array [rounds, clients], or an npz file with an array of that name."""
+    """Read who is there when: a boolean array [rounds, clients], or an npz file with an array of that name."""
     if isinstance(trace, str):
         try:
             with np.load(trace, allow_pickle=False) as file:

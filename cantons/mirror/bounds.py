@@ -61,8 +61,8 @@ def largest_divergence(mirror: MirrorMap, feasible: ConvexSet, start: PyTree) ->
     if "quadratic" in mirror.kind:
         mirror = euclidean(float(mirror.smoothness))
     # All corners of these sets lie equally high above their middle, so the linear term alone decides.
-    slopes = jax.tree.map(jnp.subtract, mirror.to_dual(feasible.start(start)), mirror.to_dual(start))
-    return mirror.divergence(feasible.corner(slopes), start)
+    gradient = jax.tree.map(jnp.subtract, mirror.to_dual(feasible.start(start)), mirror.to_dual(start))
+    return mirror.divergence(feasible.corner(gradient), start)
 
 
 def _over_box(mirror: MirrorMap, feasible: ConvexSet, start: PyTree) -> Array:
@@ -71,10 +71,10 @@ def _over_box(mirror: MirrorMap, feasible: ConvexSet, start: PyTree) -> Array:
     ones = jax.tree.map(jnp.ones_like, start)
     high, low = feasible.corner(ones), feasible.corner(jax.tree.map(jnp.negative, ones))
 
-    entries, slopes = mirror.entries, mirror.to_dual(start)
+    entries, gradient = mirror.entries, mirror.to_dual(start)
 
     def height(end):
-        return jax.tree.map(lambda potential, slope, at: potential - slope * at, entries(end), slopes, end)
+        return jax.tree.map(lambda potential, tangent, at: potential - tangent * at, entries(end), gradient, end)
 
     upper = jax.tree.map(jnp.greater_equal, height(high), height(low))
     far = jax.tree.map(jnp.where, upper, high, low)

@@ -37,9 +37,9 @@ class MirrorMap(NamedTuple):
     def divergence(self, left: PyTree, right: PyTree) -> Array:
         """The Bregman divergence B(left, right): how far the potential at `left` is above its tangent at `right`."""
 
-        def rise(slope, end, begin):
-            moved = end != begin  # an entry that stays where the slope is infinite adds nothing
-            return jnp.where(moved, jnp.where(moved, slope, 0.0) * (end - begin), 0.0)
+        def rise(gradient, end, begin):
+            moved = end != begin  # an entry that stays where the gradient is infinite adds nothing
+            return jnp.where(moved, jnp.where(moved, gradient, 0.0) * (end - begin), 0.0)
 
         tangent = total(jax.tree.map(rise, self.to_dual(right), left, right))
         return self.potential(left) - self.potential(right) - tangent

@@ -51,14 +51,14 @@ def finite(tree: PyTree) -> Array:
 def unit_of(tree: PyTree) -> Array:
     """The largest absolute value, or 1 if that is no good divisor.
 
-    Homogeneous functions are divided by it. Its slope would cancel there, so it is not followed.
+    Homogeneous functions are divided by it. Its gradient would cancel there, so it is not followed.
     """
     unit = jax.lax.stop_gradient(largest(tree))
     return jnp.where((unit > 0) & jnp.isfinite(unit), unit, 1.0)
 
 
 def power(base: Array, exponent: float) -> Array:
-    """base ** exponent for base >= 0; at 0 it is 0 and so is its slope, which may really be infinite."""
+    """base ** exponent for base >= 0; at 0 it is 0 and so is its gradient, which may really be infinite."""
     zero = base == 0
     return jnp.where(zero, 0.0, jnp.where(zero, 1.0, base) ** exponent)
 

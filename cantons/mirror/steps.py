@@ -30,7 +30,7 @@ def mirror_descent_step(mirror: MirrorMap, feasible: ConvexSet) -> Step:
     project = bregman_projection(mirror, feasible)
 
     def step(point, gradient, step_size):
-        dual = jax.tree.map(lambda leaf, slope: leaf - step_size * slope, mirror.to_dual(point), gradient)
+        dual = jax.tree.map(lambda leaf, part: leaf - step_size * part, mirror.to_dual(point), gradient)
         return project(dual)
 
     return step

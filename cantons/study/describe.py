@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections import abc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
@@ -19,7 +20,7 @@ from cantons.engine.round import Arrays, travelling
 from cantons.errors import InputError, unknown
 from cantons.metrics import leaves
 from cantons.models import mlp
-from cantons.options import options_of
+from cantons.options import meanings, options_of
 from cantons.problem import bandit, classification, residual
 from cantons.protocol import Algorithm, Problem, Recipe
 from cantons.study.registry import REGISTRY, make, part
@@ -29,12 +30,13 @@ class Option(NamedTuple):
     name: str
     type: str
     default: str
+    meaning: str = ""  # empty where the docstring has no line for it
 
 
 class Description(NamedTuple):
     kind: str
     name: str
-    text: str  # what it does
+    text: str  # what it does, without the lines on options
     source: str  # its file's words: the paper and the equation
     options: list[Option]
     down: list[tuple[str, tuple[int, ...], str]]  # (leaf, shape, type) of the message; algorithms only
@@ -61,11 +63,30 @@ def describe_part(name: str) -> list[Description]:
 
 def _described(kind: str, name: str, function: Callable[..., Any]) -> Description:
     module = sys.modules[getattr(function, "__wrapped__", function).__module__]
-    options = [Option(option.name, _type(option.annotation), _default(option))
+    means = option_meanings(function)
+    options = [Option(option.name, _type(option.annotation), _default(option), means.get(option.name, ""))
                for option in options_of(function).parameters if option.name not in ("data", "self")]
     down, up, example = what_travels(function()) if kind == "algorithm" else ([], [], "")
-    words = inspect.getdoc(function) or "", inspect.getdoc(module) or ""
+    words = without_options(inspect.getdoc(function) or "", means), inspect.getdoc(module) or ""
     return Description(kind, name, *words, options, down, up, example)
+
+
+def option_meanings(function: Callable[..., Any]) -> dict[str, str]:
+    """What a part's docstring, or that of a group of its options, says about each option."""
+    groups = options_of(inspect.unwrap(function)).groups.values()
+    names = [option.name for option in options_of(function).parameters]
+    return meanings(inspect.getdoc(function), *(group.__doc__ for group in groups), names=names)
+
+
+def without_options(docstring: str, names: Iterable[str]) -> str:
+    """A docstring without its lines `name: meaning`.
+
+    >>> without_options("Train.\\n\\nepochs: passes over the data,\\n    shuffled.\\n\\nOften.", ["epochs"])
+    'Train.\\n\\nOften.'
+    """
+    line = rf"^(?:{'|'.join(map(re.escape, names))}): .*\n(?: .*\n)*"
+    kept = re.sub(line, "", docstring + "\n", flags=re.MULTILINE) if names else docstring
+    return re.sub(r"\n{3,}", "\n\n", kept).strip()
 
 
 def federation_of(name: str, options: Mapping[str, Any]) -> Federation:

@@ -215,7 +215,7 @@ def example_2(number: int, steps: int, out: Path) -> dict[str, Any]:
         left_over.append(np.mean(left))
     joint, for_all, alone = ({"shared_features": shared, "private_features": private} for shared, private in (
         ("all", "all"), ("all", "none"), ("none", "all")))
-    sgd = ct.fedres_online_sgd(step_size=SLOW, combine="mean")
+    sgd = ct.fedres_online_sgd(step_size=SLOW, combine="arrived")
     arms = {"one model for all, ERM": (for_all, ct.fedres_erm()), "one model for all, SGD": (for_all, sgd),
             "FedRes.ERM": (joint, ct.fedres_erm()), "FedRes.SGD": (joint, sgd),
             "fictitious play": (joint, ct.fictitious_play()),

@@ -26,7 +26,7 @@ import numpy as np
 from PIL import Image
 
 import cantons as ct
-from cantons.algorithm.bandit import theorem3_every
+from cantons.algorithm.fedres_bandit import theorem3_every
 from cantons.data import Ragged
 from cantons.engine.devices import mesh_of
 from cantons.engine.init import initial_state, seed_keys
@@ -150,7 +150,7 @@ def grid(explore: str, regressor: str, settings: Settings) -> list[dict[str, flo
 
 def method(explore: str, regressor: str, **more: Any) -> Callable[..., Any]:
     return partial(ct.fedres_bandit, explore=explore, regressor=regressor, **{
-        "method": "adagrad", "alignment": "none", "combine": "mean", **more})
+        "method": "adagrad", "alignment": "none", "combine": "arrived", **more})
 
 
 def compare(settings: Settings, watch: Callable[[str], None]) -> dict[str, Any]:
@@ -273,7 +273,7 @@ def spread(values: Sequence[float] | np.ndarray) -> str:
 
 def theorem(settings: Settings) -> dict[str, float]:
     """Theorem 3's B for the synthetic environment: two unit feature vectors, so gamma = 4 and, at D = 1/2, G = 4."""
-    constants = dict(norms=(1 + settings.clients) / 16, variance=0.1, smoothness=4.0, radius=0.5, slope=4.0)
+    constants = dict(norms=(1 + settings.clients) / 16, variance=0.1, smoothness=4.0, radius=0.5, lipschitz=4.0)
     return {str(rounds): theorem3_every(rounds, settings.clients, 5, **constants)
             for rounds in (1_000, 2_000, 10_000, 100_000, 1_000_000)}
 

@@ -136,10 +136,10 @@ def test_a_meeting_at_the_end_touches_the_last_points_alone_and_the_last_loss_no
 def test_drift_is_bounded_by_twice_the_steps_since_the_last_synchronisation():
     values = targets(width=2)
     path = Path(values, ct.fedomd(step_size=0.1, within=BOX), sync=6)
-    slopes = np.linalg.norm(path.points - values.swapaxes(0, 1), axis=2)
+    gradients = np.linalg.norm(path.points - values.swapaxes(0, 1), axis=2)
     drift = np.linalg.norm(path.points - path.points.mean(axis=1, keepdims=True), axis=2)
     since = np.arange(STEPS) % 6
-    assert (drift <= 2 * 0.1 * slopes.max() * since[:, None] + 1e-12).all()
+    assert (drift <= 2 * 0.1 * gradients.max() * since[:, None] + 1e-12).all()
 
 
 def test_never_synchronised_entropy_on_linear_losses_is_a_softmax_of_the_past():
@@ -221,9 +221,9 @@ def test_adagrad_scales_each_coordinate():
     point, squares = np.zeros(3), np.zeros(3)
     for now in range(STEPS):
         np.testing.assert_allclose(path.points[now, 0], point, atol=1e-12)
-        slope = point - values[0, now]
-        squares += slope**2
-        point = np.clip(point - 0.5 * slope / np.sqrt(squares), -1, 1)
+        gradient = point - values[0, now]
+        squares += gradient**2
+        point = np.clip(point - 0.5 * gradient / np.sqrt(squares), -1, 1)
 
 
 def test_distance_over_gradients_needs_no_step_size():
@@ -237,13 +237,13 @@ def test_distance_over_gradients_needs_no_step_size():
 def test_gradients_estimated_from_losses_are_right_on_average(feedback):
     data = federation(targets(1, width=2))
     problem = ct.target(data)
-    from cantons.algorithm.fedomd import slope_finder
+    from cantons.algorithm.fedomd import gradient_estimator
 
-    slopes = slope_finder(problem, feedback, 0.5)
+    estimate = gradient_estimator(problem, feedback, 0.5)
     batch = data.train.client(0).sample(jax.random.key(3), 1)
     point = {"point": jnp.array([0.3, -0.8])}
     keys = jax.random.split(jax.random.key(0), 40_000)
-    found = jax.vmap(lambda key: slopes(key, point, {}, batch)[0]["point"])(keys)
+    found = jax.vmap(lambda key: estimate(key, point, {}, batch)[0]["point"])(keys)
     exact = jax.grad(problem.loss)(point, {}, batch)["point"]
     error = np.asarray(found).std(axis=0) / np.sqrt(len(keys))
     assert (np.abs(np.asarray(found).mean(axis=0) - exact) < 5 * error).all()

@@ -46,6 +46,24 @@ def test_no_momentum_is_fedavg(plain_loop, least_squares, numbers):
     np.testing.assert_allclose(heavy.weight, averaged.weight, atol=1e-12)
 
 
+SAME_CLIENTS = {"step_size": 0.1, "steps": 3, "batch_size": 4, "client_optimizer": "momentum", "clip_norm": 0.5,
+                "server_step_size": 0.7, "weighting": "uniform"}
+
+
+@pytest.mark.parametrize("recipe, same", [
+    (ct.fedopt(**SAME_CLIENTS), ct.fedavg(**SAME_CLIENTS)),
+    (ct.fedavgm(momentum=0.0, **SAME_CLIENTS), ct.fedavg(**SAME_CLIENTS)),
+    (ct.fedprox(mu=0.0, **SAME_CLIENTS), ct.fedavg(**SAME_CLIENTS)),
+    (ct.fedadam(**SAME_CLIENTS), ct.fedopt(server_optimizer=lambda rate: optax.adam(rate, 0.9, 0.99, 1e-3),
+                                           **SAME_CLIENTS)),
+    (ct.fedyogi(**SAME_CLIENTS), ct.fedopt(server_optimizer=lambda rate: optax.yogi(rate, 0.9, 0.99, 1e-3),
+                                           **SAME_CLIENTS)),
+], ids=lambda recipe: recipe.name)
+def test_all_who_average_have_the_same_clients(recipe, same, plain_loop, least_squares, numbers):
+    loops = [begun(plain_loop(least_squares, numbers, one)).play(3) for one in (recipe, same)]
+    np.testing.assert_allclose(loops[0].weight, loops[1].weight, atol=1e-12)
+
+
 def test_the_first_adam_step_is_the_step_size_times_the_sign(plain_loop, least_squares, numbers, quadratics):
     change = mean_change(quadratics, START)
     loop = begun(plain_loop(least_squares, numbers, ct.fedadam(server_step_size=0.02, epsilon=1e-12, **LOCAL))).play(1)
@@ -69,9 +87,9 @@ def test_yogi_by_hand(plain_loop, least_squares, numbers, quadratics):
     recipe = ct.fedyogi(server_step_size=0.02, beta1=0.8, beta2=0.95, epsilon=1e-3, **LOCAL)
     weight, first, second = START, np.full(3, 1e-6), np.full(3, 1e-6)
     for number in range(1, 5):
-        slope = -mean_change(quadratics, weight)
-        first = 0.8 * first + 0.2 * slope
-        second = second - 0.05 * np.sign(second - slope**2) * slope**2
+        gradient = -mean_change(quadratics, weight)
+        first = 0.8 * first + 0.2 * gradient
+        second = second - 0.05 * np.sign(second - gradient**2) * gradient**2
         unbiased = first / (1 - 0.8**number), second / (1 - 0.95**number)
         weight = weight - 0.02 * unbiased[0] / (np.sqrt(unbiased[1]) + 1e-3)
     np.testing.assert_allclose(begun(plain_loop(least_squares, numbers, recipe)).play(4).weight, weight, atol=1e-12)

@@ -68,7 +68,7 @@ def joint_descent(pairs, shared, private, delay=0, steps=STEPS, step_size=STEP):
     for now in range(steps):
         if now > delay:
             point = point - step_size * gradients[now - 1 - delay]
-        slope, charged = np.zeros_like(point), []
+        gradient, charged = np.zeros_like(point), []
         for number, (inputs, targets) in enumerate(pairs):
             row = now % len(targets)
             place = slice(len(shared) + number * len(private), len(shared) + (number + 1) * len(private))
@@ -76,8 +76,8 @@ def joint_descent(pairs, shared, private, delay=0, steps=STEPS, step_size=STEP):
             features[: len(shared)], features[place] = inputs[row][shared], inputs[row][private]
             error = targets[row] - point @ features
             charged.append(error**2)
-            slope -= 2 * error * features
-        gradients.append(slope)
+            gradient -= 2 * error * features
+        gradients.append(gradient)
         losses.append(charged)
         points.append(point)
     return np.array(losses), np.array(points)
@@ -127,12 +127,43 @@ def test_nobody_moves_before_word_can_have_come():
     np.testing.assert_array_equal((path.private != 0).any(axis=2).argmax(axis=0), up + down + 1)  # its tau_i + 2
 
 
-def test_a_sum_with_one_step_size_is_a_mean_with_another():
-    data = federation(drawn())
-    total = Path(joint(data), data, ct.fedres_online_sgd(step_size=STEP), uplink=2, downlink=1)
-    mean = Path(joint(data), data, ct.fedres_online_sgd(
-        step_size=CLIENTS * STEP, private_step_size=STEP, combine="mean"), uplink=2, downlink=1)
+# Links that differ, clients that are silent now and then, and gradients that come alone or not at all.
+UNEVEN = {
+    "the same delays": {"uplink": 2, "downlink": 1},
+    "delays that differ": {"uplink": [0, 2, 1, 3], "downlink": [1, 0, 2, 0]},
+    "random delays": {"uplink": {"least": 0, "most": 3}},
+    "silent clients": {"active": {"probability": [0.3, 1.0, 0.5, 0.8]}},
+    "late and silent": {"uplink": [0, 2, 1, 3], "active": {"probability": 0.6}},
+    "rare clients count more": {"active": {"probability": [0.3, 1.0, 0.5, 0.8]}, "weights": "inverse"},
+}
+LEARNERS = {f"fedres, {rule}": (ct.fedres_online_sgd, {"alignment": rule, "private_step_size": STEP}) for rule in RULES}
+LEARNERS |= {f"central, {rule}": (ct.online_central, {"alignment": rule}) for rule in ("none", "paired")}
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("links", UNEVEN)
+def test_a_sum_with_one_step_size_is_a_mean_with_another(learner, links):
+    """A gradient that has not arrived counts as 0 in both."""
+    data, (choose, options) = federation(drawn()), LEARNERS[learner]
+    total = Path(joint(data), data, choose(step_size=STEP, **options), **UNEVEN[links])
+    mean = Path(joint(data), data, choose(step_size=CLIENTS * STEP, combine="mean", **options), **UNEVEN[links])
     np.testing.assert_allclose(mean.losses, total.losses, atol=1e-12)
+    np.testing.assert_allclose(mean.shared, total.shared, atol=1e-12)
+
+
+@pytest.mark.parametrize("alignment", RULES)
+def test_the_mean_of_what_arrived_is_a_gradient_by_itself_when_it_comes_alone(alignment):
+    """One client's messages come at once and the others' never: for the server it is the only one there is."""
+    pairs = drawn()
+    recipe = ct.fedres_online_sgd(step_size=STEP, combine="arrived", alignment=alignment)
+    one, many = (Path(joint(federation(pairs)), federation(some), recipe, uplink=up, steps=10)
+                 for some, up in ((pairs[:1], 0), (pairs, [0, 99, 99, 99])))
+    np.testing.assert_allclose(many.shared, one.shared, atol=1e-12)
+    total = Path(joint(federation(pairs)), federation(pairs), ct.fedres_online_sgd(step_size=STEP, alignment=alignment),
+                 steps=10)
+    arrived = Path(joint(federation(pairs)), federation(pairs), ct.fedres_online_sgd(
+        step_size=CLIENTS * STEP, private_step_size=STEP, combine="arrived", alignment=alignment), steps=10)
+    np.testing.assert_allclose(arrived.shared, total.shared, atol=1e-12)
 
 
 @pytest.mark.parametrize("alignment", RULES)
@@ -197,13 +228,13 @@ def test_the_server_needs_the_global_features_the_local_predictions_and_the_targ
                 for i, (inputs, targets) in enumerate(pairs)] for now in range(STEPS)]
     server = [np.zeros(3)]
     for now in range(STEPS):
-        slope = np.zeros(3)
+        gradient = np.zeros(3)
         for i in range(CLIENTS):
             sent = now - up[i]
             if sent >= 0:
                 features, local, target = letters[sent][i]
-                slope -= 2 * (target - server[max(sent - down[i], 0)] @ features - local) * features
-        server.append(server[-1] - STEP * slope)
+                gradient -= 2 * (target - server[max(sent - down[i], 0)] @ features - local) * features
+        server.append(server[-1] - STEP * gradient)
     np.testing.assert_allclose(path.shared, server, atol=1e-12)
 
 
@@ -258,19 +289,19 @@ def test_adagrad_divides_by_the_root_of_all_squares_so_far():
         features = inputs[now % ROWS][[0, 1, 2, 2, 3, 4]]
         error = targets[now % ROWS] - point @ features
         np.testing.assert_allclose(path.losses[now, 0], error**2, rtol=1e-10)
-        slope = -2 * error * features
-        squares += slope**2
-        point -= 0.5 * slope / np.sqrt(squares)
+        gradient = -2 * error * features
+        squares += gradient**2
+        point -= 0.5 * gradient / np.sqrt(squares)
 
 
-def test_a_clipped_output_keeps_its_error_and_its_slope():
-    """As in Vowpal Wabbit: the error is that of the clipped output, the slope looks past the clipping."""
+def test_a_clipped_output_keeps_its_error_and_its_gradient():
+    """As in Vowpal Wabbit: the error is that of the clipped output, the gradient looks past the clipping."""
     data = federation([(np.array([[2.0, 1.0]]), np.array([-1.0]))])
     problem = joint(data, shared=[0], private=[1], clip=1.0, labels="sign")
     shared, private = ({"layer0": {"weight": np.array([[value]])}} for value in (3.0, 1.0))
-    loss, slopes = jax.value_and_grad(problem.loss, argnums=(0, 1))(shared, private, data.train.client(0).full())
+    loss, gradients = jax.value_and_grad(problem.loss, argnums=(0, 1))(shared, private, data.train.client(0).full())
     assert loss == 4.0  # the output is 7, clipped to 1
-    assert (float(slopes[0]["layer0"]["weight"][0, 0]), float(slopes[1]["layer0"]["weight"][0, 0])) == (8.0, 4.0)
+    assert (float(gradients[0]["layer0"]["weight"][0, 0]), float(gradients[1]["layer0"]["weight"][0, 0])) == (8.0, 4.0)
 
 
 def test_a_network_on_one_side_and_classes_work_too(labels):

@@ -135,6 +135,25 @@ def test_a_large_batch_is_steps_times_as_large(plain_loop, numbers):
         assert [float(client.private) for client in loop.clients] == [-0.5 * 3 * 5] * 7
 
 
+@pytest.mark.parametrize("steps", [1, 3])
+@pytest.mark.parametrize("choose", [ct.fedres_sgd, ct.fedres_avg], ids=["sgd", "avg"])
+def test_the_shared_part_learns_from_other_batches_than_the_private_part(choose, steps, plain_loop):
+    """Parts that count the rows of their batches: the two counts meet no more often than chance lets them."""
+    rows, size, clients = 40, 4, 50
+    problem = ct.Problem(init=lambda key: (jnp.zeros(rows), jnp.zeros(rows)),
+                         loss=lambda w, theta, batch: (w + theta) @ batch.inputs.sum(axis=0),
+                         predict=lambda w, theta, inputs: inputs @ (w + theta), score=lambda w, theta, batch: {})
+    data = ct.from_clients({str(number): (np.eye(rows), np.zeros(rows)) for number in range(clients)}, test=0)
+    loop = plain_loop(problem, data, choose(step_size=1.0, steps=steps, batch_size=size)).play(1)
+    private = -np.array([client.private for client in loop.clients])
+    common = -np.array([loop.uploads[number].change for number in range(clients)])
+    common /= steps if choose is ct.fedres_sgd else 1  # its one step is so many times as long
+    assert (private.sum(axis=1) == steps * size).all() and (common.sum(axis=1) == steps * size).all()
+    chance = (steps * size) ** 2 / rows
+    assert (private * common).sum(axis=1).mean() < 1.6 * chance
+    assert (private != common).any(axis=1).all()
+
+
 # What becomes of them in special cases
 
 

@@ -14,8 +14,8 @@ def test_a_recipe_writes_down_every_option_with_its_default():
     recipe = ct.fedprox(mu=0.5, steps=3)
     assert recipe.name == "fedprox"
     assert recipe.options == {"mu": 0.5, "step_size": 0.1, "epochs": 1, "steps": 3, "batch_size": 32,
-                              "client_optimizer": "sgd", "weighting": "examples", "clip_norm": None, "fit_epochs": 5,
-                              "predict_with": "shared"}
+                              "client_optimizer": "sgd", "clip_norm": None, "server_step_size": 1.0,
+                              "weighting": "examples", "fit_epochs": 5, "predict_with": "shared"}
 
 
 def test_a_recipe_from_elsewhere_says_where():

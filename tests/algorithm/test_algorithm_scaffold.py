@@ -41,10 +41,11 @@ def test_with_one_step_and_everybody_there_it_is_gradient_descent(
     np.testing.assert_allclose(controls(loop), quadratics.gradients(before), atol=1e-12)
 
 
+@pytest.mark.parametrize("weighting", ["uniform", "examples"])
 @pytest.mark.parametrize("option", ["I", "II"])
 def test_the_servers_control_is_the_mean_of_all_controls_even_after_lost_uploads(
-        option, plain_loop, least_squares, numbers):
-    recipe = ct.scaffold(option=option, step_size=STEP_SIZE, steps=3, batch_size=4)
+        option, weighting, plain_loop, least_squares, numbers):
+    recipe = ct.scaffold(option=option, step_size=STEP_SIZE, steps=3, batch_size=4, weighting=weighting)
     loop = begun(plain_loop(least_squares, numbers, recipe))
     for cohort, lost in (((0, 3), ()), ((1, 2, 3, 6), (2,)), ((5,), (5,)), (range(7), (0, 6))):
         loop.play(1, cohort, lost)
@@ -58,6 +59,23 @@ def test_the_first_round_moves_the_server_as_fedavg_does_under_either_option(pla
     for option in ("I", "II"):
         loop = begun(plain_loop(least_squares, numbers, ct.scaffold(option=option, **options))).play(1)
         np.testing.assert_allclose(loop.weight, averaged.weight, atol=1e-12)
+
+
+def test_weighting_by_examples_weighs_the_changes_as_fedavg_does(plain_loop, least_squares, numbers):
+    options = {"step_size": STEP_SIZE, "steps": STEPS, "batch_size": None, "weighting": "examples"}
+    averaged = begun(plain_loop(least_squares, numbers, ct.fedavg(**options))).play(1, cohort=(1, 2, 5))
+    corrected = begun(plain_loop(least_squares, numbers, ct.scaffold(**options))).play(1, cohort=(1, 2, 5))
+    np.testing.assert_allclose(corrected.weight, averaged.weight, atol=1e-12)
+    assert np.abs(control(corrected) - controls(corrected).mean(axis=0)).max() < 1e-12
+
+
+def test_weighting_by_examples_leaves_the_limit_where_it_is(played, least_squares, numbers, quadratics):
+    """Where nothing moves any more, c_i is client i's gradient, so every client steps along c, their plain mean."""
+    recipe = ct.scaffold(step_size=STEP_SIZE, steps=STEPS, batch_size=None, weighting="examples")
+    state = played(least_squares, numbers, recipe, 800, initial=initial(START))
+    optimum, weighted = quadratics.mean().optimum, quadratics.mean(quadratics.examples).optimum
+    np.testing.assert_allclose(state.server.shared["layer0"]["weight"][:, 0], optimum, atol=1e-10)
+    assert np.linalg.norm(weighted - optimum) > 0.01
 
 
 def test_under_option_two_the_server_moves_by_all_the_gradients_met_on_the_way(plain_loop, least_squares, numbers):

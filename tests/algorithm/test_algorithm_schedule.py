@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import cantons as ct
-from cantons.algorithm.schedule import as_schedule, constant, linear, step_decay
+from cantons.algorithm.parts.schedule import as_schedule, constant, linear, step_decay
 from cantons.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("float64")

@@ -48,6 +48,14 @@ def test_cohorts_are_uniform_one_by_one_and_in_pairs():
     assert chisquare(pairs).pvalue > 0.001
 
 
+def test_the_clients_counted_online_are_uniform_one_by_one_and_in_pairs():
+    counts = plans(ct.online(counted=3)).counts
+    assert (counts.sum(axis=1) == 3).all() and set(np.unique(counts)) == {0, 1}
+    assert chisquare(counts.sum(axis=0)).pvalue > 0.001
+    pairs = [(counts[:, i] * counts[:, j]).sum() for i, j in itertools.combinations(range(7), 2)]
+    assert chisquare(pairs).pvalue > 0.001
+
+
 @pytest.mark.parametrize("options", [
     {}, {"cohort": 3}, {"cohort": 5, "replace": True}, {"cohort": 2, "available": TRACE},
 ], ids=["everybody", "without replacement", "with replacement", "from a trace"])

@@ -95,13 +95,13 @@ def test_a_step_satisfies_the_optimality_condition_against_every_other_point(mir
     assert jax.jit(jax.vmap(lambda point: REGIONS[region].contains(point, 1e-12)))(after).all()
     to_dual = jax.jit(jax.vmap(MIRRORS[mirror].to_dual))
     before, pushes = np.asarray(to_dual(start)), etas[:, None] * gradients
-    slopes = pushes + np.asarray(to_dual(after)) - before
+    gradients = pushes + np.asarray(to_dual(after)) - before
     scale = 1 + np.abs(before).max(axis=1) + np.abs(pushes).max(axis=1)
     if region == "all_space":
-        np.testing.assert_allclose(slopes / scale[:, None], 0.0, atol=1e-12)
+        np.testing.assert_allclose(gradients / scale[:, None], 0.0, atol=1e-12)
         return
     others = members(mirror, region, 200, seed=13)
-    rises = np.einsum("ij,kij->ki", slopes, others[:, None] - after[None]) / scale
+    rises = np.einsum("ij,kij->ki", gradients, others[:, None] - after[None]) / scale
     assert rises.min() >= -1e-10
 
 
@@ -173,14 +173,14 @@ def test_a_tree_steps_like_its_entries_in_one_vector(mirror, region):
 
 
 @every_pair
-def test_slopes_through_a_step_are_those_of_small_differences(mirror, region):
+def test_gradients_through_a_step_are_those_of_small_differences(mirror, region):
     case, step = cases(mirror, region)[:3], many_steps(mirror, region)
     # Along the segment to another point of the set, a start stays in it.
     ways = (members(mirror, region, CASES, seed=14) - case[0], np.random.default_rng(15).normal(size=(CASES, 4)),
             0.3 * case[2])
-    _, slopes = jax.jvp(step, case, ways)
+    _, gradients = jax.jvp(step, case, ways)
     there, back = (step(*(part + shift * way for part, way in zip(case, ways, strict=True))) for shift in (1e-6, -1e-6))
-    close = np.isclose(slopes, (there - back) / 2e-6, rtol=1e-4, atol=1e-5).all(axis=1)
+    close = np.isclose(gradients, (there - back) / 2e-6, rtol=1e-4, atol=1e-5).all(axis=1)
     assert close.mean() >= 0.95  # all but those within a millionth of a kink
 
 
@@ -277,16 +277,16 @@ def test_an_entry_that_rounds_to_zero_can_come_back_and_one_that_is_zero_stays()
     for feasible in (all_space(), box(0.0, 1.0), capped_simplex(0.9)):
         after = mirror_step(entropy(), feasible, jnp.array([0.3, 0.3, 0.4]), jnp.array([1e4, 0.0, 0.0]), 1.0)
         assert 0 < after[0] < 1e-300
-    slopes = jax.jit(jax.jacobian(step))(jnp.array([0.5, 0.5, 0.0]), jnp.array([1.0, 0.0, -1.0]), 1.0)
-    assert np.isfinite(slopes).all()
+    gradients = jax.jit(jax.jacobian(step))(jnp.array([0.5, 0.5, 0.0]), jnp.array([1.0, 0.0, -1.0]), 1.0)
+    assert np.isfinite(gradients).all()
     capped = mirror_step(entropy(), capped_simplex(0.6), jnp.array([0.5, 0.5, 0.0]), jnp.array([9.0, 0.0, -1.0]), 1.0)
     np.testing.assert_allclose(capped, [0.4, 0.6, 0.0], rtol=1e-12)
 
 
-def test_a_p_norm_steps_from_zero_where_its_slopes_are_infinite():
+def test_a_p_norm_steps_from_zero_where_its_gradients_are_infinite():
     step = mirror_descent_step(p_norm(1.2), ball(1.0, 1.2))
-    slopes = jax.jit(jax.jacobian(step, argnums=(0, 1, 2)))(jnp.zeros(3), jnp.array([1.0, 0.0, -2.0]), 0.1)
-    assert all(np.isfinite(slope).all() for slope in slopes)
+    gradients = jax.jit(jax.jacobian(step, argnums=(0, 1, 2)))(jnp.zeros(3), jnp.array([1.0, 0.0, -2.0]), 0.1)
+    assert all(np.isfinite(gradient).all() for gradient in gradients)
     np.testing.assert_array_equal(step(jnp.zeros(3), jnp.zeros(3), 1.0), 0.0)
 
 

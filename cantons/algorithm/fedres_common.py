@@ -12,13 +12,39 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from cantons.aggregate import KEEPS_MEAN, mean_of_uploads
-from cantons.algorithm.schedule import Schedule, as_schedule, usual_step
-from cantons.algorithm.training import Work, fitter
-from cantons.algorithm.trees import add, scale, zeros
+from cantons.algorithm.parts.schedule import Schedule, as_schedule, usual_step
+from cantons.algorithm.parts.training import Work, fitter
+from cantons.algorithm.parts.trees import add, scale, zeros
 from cantons.errors import InputError, at_least, one_of, positive
 from cantons.protocol import Algorithm, Array, Needs, Problem, PyTree
 
 StepSize = float | dict | Schedule
+
+
+class FedResWork(NamedTuple):
+    """What a client of FedRes does in a round.
+
+    step_size: eta, of the shared part: a number, or a schedule over rounds.
+    private_step_size: lambda, of the private part; if left open it is `step_size`, or what a preset makes of it.
+    steps: K, the local steps of each part in one round.
+    batch_size: examples in a batch; with none, all examples of a client at once.
+    fit_epochs: passes that a client which has never acted spends on its private part before it predicts.
+    """
+
+    step_size: StepSize = 0.1
+    private_step_size: StepSize | None = None
+    steps: int = 10
+    batch_size: int | None = 32
+    fit_epochs: int = 5
+
+    @property
+    def work(self) -> Work:
+        return Work(steps=self.steps, batch_size=self.batch_size)
+
+    @property
+    def first_work(self) -> Work:
+        """What a new client spends on its private part."""
+        return Work(self.fit_epochs, batch_size=self.batch_size)
 
 
 class Server(NamedTuple):
@@ -63,40 +89,40 @@ class Rates(NamedTuple):
         at_least("private_step_size", own, 0)  # 0 leaves the private part as it is
         return shared, lambda round: jnp.full((), own)
 
-    def alone(self) -> Array | float:
-        """The private step size of a client outside the rounds, which no mean over all clients slows down."""
+    def usual_private_step(self) -> Array | float:
+        """The private step size for work outside the rounds, without the ratio of a preset."""
         return usual_step(self.step_size if self.private_step_size is None else self.private_step_size)
 
 
-def preset_rates(population: int, known: tuple[str, ...], preset: str | None, step_size: StepSize,
-                 private_step_size: StepSize | None, server_scale: float | None = None) -> Rates:
+def preset_rates(population: int, local: FedResWork, known: tuple[str, ...], preset: str | None,
+                 server_scale: float | None = None) -> Rates:
     """The rates a preset stands for; what it leaves open is as given, or lambda = eta and alpha = 1."""
     ratio = 1.0
     if preset is not None:
         one_of("preset", preset, known)
-        _left_open("private_step_size", private_step_size, preset)
+        _check_open("private_step_size", local.private_step_size, preset)
         ratio = 1 / population
     if preset == "theorem2":
-        _left_open("server_scale", server_scale, preset)
+        _check_open("server_scale", server_scale, preset)
         ratio, server_scale = population**-0.5, population**0.5
-    return Rates(step_size, private_step_size, ratio, 1.0 if server_scale is None else server_scale)
+    return Rates(local.step_size, local.private_step_size, ratio, 1.0 if server_scale is None else server_scale)
 
 
-def _left_open(name: str, value: object, preset: str) -> None:
+def _check_open(name: str, value: object, preset: str) -> None:
     if value is not None:
         raise InputError(f"preset {preset!r} chooses {name}, which is given as {value}; leave out one of the two.")
 
 
-def residual(problem: Problem, population: int, client_update: Callable, rates: Rates, first_work: Work,
-             controlled: bool = False) -> Algorithm:
-    """Build the algorithm; `first_work` is what a new client spends on its private part.
+def build_fedres(problem: Problem, population: int, local: FedResWork, rates: Rates, client_update: Callable,
+                 controlled: bool = False) -> Algorithm:
+    """Build the algorithm around a client's work.
 
     Where clients are `controlled`, the server's control moves by |S|/N times the cohort's mean change of theirs.
     """
     positive("server_scale", rates.server_scale)
-    at_least("fit_epochs", first_work.epochs, 1)
+    at_least("fit_epochs", local.fit_epochs, 1)
     schedule, private_schedule = rates.schedules()
-    fit = fitter(problem.loss, first_work, rates.alone())
+    fit = fitter(problem.loss, local.first_work, rates.usual_private_step())
 
     def init_server(key, shared, private):
         return Server(shared, zeros(shared) if controlled else (), jnp.zeros((), jnp.int32))

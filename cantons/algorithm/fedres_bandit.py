@@ -13,11 +13,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cantons.algorithm.fedres_online import fedres_online_sgd
-from cantons.algorithm.online_references import online_central, online_independent
-from cantons.algorithm.schedule import Schedule
-from cantons.algorithm.trees import zeros
+from cantons.algorithm.fedres_online import Residuals, fedres_online_sgd
+from cantons.algorithm.online_baselines import online_central, online_independent
+from cantons.algorithm.parts.descent import OnlineSteps, PrivateSteps
+from cantons.algorithm.parts.trees import zeros
 from cantons.errors import InputError, at_least, one_of, positive
+from cantons.options import Flat
 from cantons.problem.bandit import of_actions, regret_of, rewards_of
 from cantons.protocol import Aggregator, Algorithm, Array, Batch, Key, Needs, Problem, PyTree, Receipt, Stack, Sum
 from cantons.recipe import algorithm
@@ -55,22 +56,26 @@ class Chosen(NamedTuple):
 
 @algorithm
 def fedres_bandit(problem: Problem, population: int, *, explore: str = "every", every: int = 10, gamma: float = 10.0,
-                  gamma_exponent: float = 0.5, regressor: str = "joint",
-                  step_size: float | dict | Schedule = 0.05, private_step_size: float | dict | Schedule | None = None,
-                  method: str = "sgd", alignment: str = "full", combine: str = "sum",
-                  radius: float | None = None) -> Algorithm:
+                  gamma_exponent: float = 0.5, regressor: str = "joint", steps: Flat[OnlineSteps],
+                  private_steps: Flat[PrivateSteps], residuals: Flat[Residuals]) -> Algorithm:
     """In each step a client chooses an action by predicted rewards, and learns from what that action brings.
 
-    `explore` is "every": a uniform action in the client's steps B, 2B, ... (`every` is B), from which alone it learns,
-    and the best predicted one otherwise; "igw", inverse-gap weighting: an action that seems worse than the best by a
-    gap has probability 1 / (K + c gap), the best has the rest, and every step is learned from. In the client's step t,
-    c is `gamma` times t to the power `gamma_exponent`: 0 fixes it. "uniform" is the reference that always explores.
-    Theorem 3's B is `theorem3_every`; it is no default, because it is 1 to 8 even for a million steps.
+    The options of steps, radii and residuals are the regressor's. Theorem 3's B is `theorem3_every`; it is no default,
+    because it is 1 to 8 even for a million steps.
 
-    `regressor` is "joint", fedres_online_sgd; or a reference: "shared" and "private" keep one of the two models, and
-    "alone" lets every client learn both by itself. The others are the regressor's options: `step_size`,
-    `private_step_size` (the same unless given; also of "private" and "alone", which send nothing and learn at once),
-    `method`, `alignment`, `combine` and `radius`, a bound on the norm of each model.
+    explore: "every": a uniform action in the client's steps B, 2B, ..., the only ones it learns from, and the best
+        predicted action otherwise. "igw", inverse-gap weighting: an action that seems worse than the best by a gap has
+        probability 1 / (K + c gap), the best has the rest, and every step is learned from. "uniform": always explore.
+    every: B, the steps from one exploration to the next under explore = "every".
+    gamma: under "igw", c is gamma times t to the power `gamma_exponent` in the client's step t.
+    gamma_exponent: how fast c grows; 0 fixes it.
+    regressor: "joint" is fedres_online_sgd; the others are baselines: "shared" and "private" keep one of the two
+        models, and "alone" lets every client learn both by itself.
+    private_step_size: of the private model, and of regressor "private" and "alone", which send nothing and learn at
+        once; the same as `step_size` unless given.
+    radius: the largest norm of each model; none leaves it free.
+    private_radius: the largest norm of a private model, and of the whole model under regressor "alone"; the same as
+        `radius` unless given.
     """
     if problem.residual is None or "reward" not in problem.maximise:
         raise InputError("fedres_bandit chooses among actions; make the problem with bandit(data, ...), or in a study "
@@ -80,16 +85,14 @@ def fedres_bandit(problem: Problem, population: int, *, explore: str = "every", 
     at_least("every", every, 1)
     at_least("gamma", gamma, 0)
     at_least("gamma_exponent", gamma_exponent, 0)
-    own_step = step_size if private_step_size is None else private_step_size
+    own_steps = private_steps.of(steps)
     recipe = {
-        "joint": lambda: fedres_online_sgd(step_size=step_size, private_step_size=private_step_size, method=method,
-                                           alignment=alignment, combine=combine, radius=radius),
-        "shared": lambda: online_central(step_size=step_size, method=method, alignment=alignment, combine=combine,
-                                         radius=radius),
-        "private": lambda: online_independent(step_size=own_step, method=method, radius=radius),
-        "alone": lambda: online_independent(step_size=own_step, method=method, radius=radius),
+        "joint": lambda: fedres_online_sgd(**steps._asdict(), **private_steps._asdict(), **residuals._asdict()),
+        "shared": lambda: online_central(**steps._asdict(), **residuals._asdict()),
+        "private": lambda: online_independent(**own_steps._asdict()),
+        "alone": lambda: online_independent(**own_steps._asdict()),
     }[regressor]()
-    inner = recipe.build(_private_alone(problem) if regressor == "private" else problem, population)
+    inner = recipe.build(_without_shared(problem) if regressor == "private" else problem, population)
 
     def init_client(key, shared, private):
         return Client(inner.init_client(key, shared, private), jnp.zeros((), jnp.int32))
@@ -106,13 +109,13 @@ def fedres_bandit(problem: Problem, population: int, *, explore: str = "every", 
         if explore == "igw":
             wanted = inverse_gap_weights(values, gamma * time.astype(values.dtype) ** gamma_exponent)
         elif explore == "every":
-            wanted = jnp.where(used, inverse_gap_weights(values, 0.0), _greedy(values))
+            wanted = jnp.where(used, inverse_gap_weights(values, 0.0), _greedy_weights(values))
         else:
             wanted = inverse_gap_weights(values, 0.0)
         # The regressors draw nothing, so the key is the action's own: the same one is scored, noted and learned from.
         return Choice(values, jax.random.categorical(key, jnp.log(wanted)), used)
 
-    def chosen(choice, batch):
+    def keep_chosen(choice, batch):
         return Chosen(Batch(of_actions(batch.inputs, choice.actions),
                             of_actions(rewards_of(batch.targets), choice.actions), batch.mask))
 
@@ -126,7 +129,7 @@ def fedres_bandit(problem: Problem, population: int, *, explore: str = "every", 
 
     def note(key, message, client, data):
         choice = choose(key, message, client, data)
-        return Note(choice.used, inner.note(key, message, client.learner, chosen(choice, data.now())))
+        return Note(choice.used, inner.note(key, message, client.learner, keep_chosen(choice, data.now())))
 
     def receive(message, receipt, client):
         told = Receipt(receipt.new, receipt.heard & receipt.note.used, receipt.note.learner)
@@ -134,16 +137,16 @@ def fedres_bandit(problem: Problem, population: int, *, explore: str = "every", 
 
     def client_update(key, message, client, data):
         choice = choose(key, message, client, data)
-        example, learner = inner.client_update(key, message, client.learner, chosen(choice, data.now()))
-        learner = _where(choice.used, learner, client.learner)
-        return (Upload(choice.used.astype(choice.values.dtype), _where(choice.used, example, zeros(example))),
+        example, learner = inner.client_update(key, message, client.learner, keep_chosen(choice, data.now()))
+        learner = _select(choice.used, learner, client.learner)
+        return (Upload(choice.used.astype(choice.values.dtype), _select(choice.used, example, zeros(example))),
                 Client(learner, client.time + 1))
 
     def server_update(key, server, aggregate, central):
         learned, used = aggregate
-        return _where(used > 0, inner.server_update(key, server, learned, central), server)
+        return _select(used > 0, inner.server_update(key, server, learned, central), server)
 
-    return Algorithm(inner.init_server, init_client, inner.broadcast, client_update, _of_used(inner.aggregate),
+    return Algorithm(inner.init_server, init_client, inner.broadcast, client_update, _aggregate_used(inner.aggregate),
                      server_update, model, receive=receive, note=note, score=score,
                      needs=Needs(shared=False, stream=True))
 
@@ -154,33 +157,34 @@ def inverse_gap_weights(values: Array, gamma: Array | float) -> Array:
     >>> inverse_gap_weights(jnp.array([[1.0, 0.0]]), 8.0)  # the worse one has 1 / (2 + 8)
     Array([[0.9, 0.1]], dtype=float32)
     """
-    best = _greedy(values)
+    best = _greedy_weights(values)
     gaps = values.max(axis=1, keepdims=True) - values
     others = (1 - best) / (values.shape[1] + gamma * gaps)
     return others + best * (1 - others.sum(axis=1, keepdims=True))
 
 
 def theorem3_every(rounds: int, clients: int, actions: int, *, norms: float, variance: float, smoothness: float,
-                   radius: float, slope: float) -> float:
+                   radius: float, lipschitz: float) -> float:
     """The B with which Theorem 3 (Appendix D) gets its bound for T = `rounds`; below 1, explore always.
 
     `norms` is ||w^g||^2 plus the sum of ||w_i||^2 at the optimum, `variance` sigma^2 of the gradients, `smoothness`
-    gamma and `slope` G of the losses, `radius` D. It does not depend on the delay. Do not expect much of it:
+    gamma and `lipschitz` G of the losses, `radius` D. It does not depend on the delay. Do not expect much of it:
 
-    >>> constants = dict(norms=1.3, variance=0.05, smoothness=4, radius=1, slope=2)
+    >>> constants = dict(norms=1.3, variance=0.05, smoothness=4, radius=1, lipschitz=2)
     >>> [round(theorem3_every(rounds, 20, 10, **constants), 1) for rounds in (1_000, 10_000, 1_000_000)]
     [0.7, 1.3, 4.0]
     """
     for name, value in (("rounds", rounds), ("clients", clients), ("actions", actions), ("norms", norms),
-                        ("variance", variance), ("smoothness", smoothness), ("radius", radius), ("slope", slope)):
+                        ("variance", variance), ("smoothness", smoothness), ("radius", radius),
+                        ("lipschitz", lipschitz)):
         positive(name, value)
     return min((clients * rounds / (actions**4 * norms * variance)) ** (1 / 5),
-               rounds ** (1 / 4) / (actions**6 * smoothness * radius**4 * slope**2) ** (1 / 8),
-               (rounds / (actions**2 * radius * slope)) ** (1 / 3))
+               rounds ** (1 / 4) / (actions**6 * smoothness * radius**4 * lipschitz**2) ** (1 / 8),
+               (rounds / (actions**2 * radius * lipschitz)) ** (1 / 3))
 
 
-def _private_alone(problem: Problem) -> Problem:
-    """The same problem, in which the shared model has no say."""
+def _without_shared(problem: Problem) -> Problem:
+    """The same problem with the private model alone."""
     joint = problem.residual
     assert joint is not None
 
@@ -190,12 +194,12 @@ def _private_alone(problem: Problem) -> Problem:
     return problem._replace(loss=loss)
 
 
-def _of_used(rule: Aggregator) -> Aggregator:
-    """The regressor's rule on the uploads it learns from; with their number, for without any the server stays."""
+def _aggregate_used(rule: Aggregator) -> Aggregator:
+    """Apply the regressor's rule to the uploads it learns from, and count them: without any, the server stays."""
     if isinstance(rule, Sum):
         def lift(upload, message):
             summand = rule.lift(upload.example, message)
-            return _where(upload.used > 0, summand, zeros(summand)), upload.used
+            return _select(upload.used > 0, summand, zeros(summand)), upload.used
 
         return Sum(lift, lambda key, summed: (rule.finish(key, summed[0]), summed[1]))
 
@@ -208,10 +212,10 @@ def _of_used(rule: Aggregator) -> Aggregator:
     return Stack(reduce)
 
 
-def _greedy(values: Array) -> Array:
+def _greedy_weights(values: Array) -> Array:
     """All the weight on the best action; of equals, on the first."""
     return jax.nn.one_hot(values.argmax(axis=1), values.shape[1], dtype=values.dtype)
 
 
-def _where(condition: Array, yes: PyTree, no: PyTree) -> PyTree:
+def _select(condition: Array, yes: PyTree, no: PyTree) -> PyTree:
     return jax.tree.map(lambda left, right: jnp.where(condition, left, right), yes, no)

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 
 from cantons.aggregate import total
-from cantons.algorithm.descent import descent
-from cantons.algorithm.fedres_online import fedres_online_sgd, joint_prediction
-from cantons.algorithm.schedule import Schedule
+from cantons.algorithm.fedres_online import Residuals, fedres_online_sgd, joint_prediction
+from cantons.algorithm.parts.descent import OnlineSteps, descent
+from cantons.options import Flat
 from cantons.protocol import Algorithm, Needs, Problem, PyTree
 from cantons.recipe import algorithm
 
@@ -26,24 +26,23 @@ class Alone(NamedTuple):
     """A client that keeps the whole model."""
 
     parts: tuple[PyTree, PyTree]
-    memory: PyTree
+    optimizer_state: PyTree
 
 
 @algorithm
-def online_independent(problem: Problem, population: int, *, step_size: float | dict | Schedule = 0.05,
-                       method: str = "sgd", radius: float | None = None) -> Algorithm:
+def online_independent(problem: Problem, population: int, *, steps: Flat[OnlineSteps]) -> Algorithm:
     """Every client learns both parts by itself, at once, whatever the links: nothing travels.
 
-    `step_size`, `method` and `radius` (a bound on the norm of the whole model) are those of fedres_online_sgd.
+    radius: the largest norm of the whole model, both parts; none leaves it free.
     """
-    step = descent(method, step_size, radius)
+    step = descent(steps)
 
     def init_client(key, shared, private):
         return Alone((shared, private), step.init((shared, private)))
 
     def client_update(key, message, client, data):
         gradient = jax.grad(lambda parts: problem.loss(*parts, data.now()))(client.parts)
-        return (), Alone(*step.move(client.parts, client.memory, gradient))
+        return (), Alone(*step.move(client.parts, client.optimizer_state, gradient))
 
     return Algorithm(
         init_server=lambda key, shared, private: Server(shared),
@@ -57,23 +56,24 @@ def online_independent(problem: Problem, population: int, *, step_size: float | 
     )
 
 
+PAIRED = Residuals(alignment="paired")
+
+
 @algorithm
-def online_central(problem: Problem, population: int, *, step_size: float | dict | Schedule = 0.05,
-                   method: str = "sgd", alignment: str = "paired", combine: str = "sum",
-                   radius: float | None = None) -> Algorithm:
+def online_central(problem: Problem, population: int, *, steps: Flat[OnlineSteps],
+                   residuals: Flat[Residuals] = PAIRED) -> Algorithm:
     """One model of the global features learns from everybody: what FedRes is without its private models.
 
-    `step_size`, `method`, `combine` and `radius` are those of fedres_online_sgd. Under `alignment` "paired" (or "full")
-    a gradient is taken at the model that predicted, under "none" at the one the server has when the example arrives.
+    alignment: under "paired" (or "full") a gradient is taken at the model that predicted, under "none" at the one the
+        server has when the example arrives.
     """
     joint = joint_prediction(problem)
 
-    def alone(private, inputs):
+    def no_private(private, inputs):
         return jnp.zeros_like(joint.private(private, inputs))
 
     def loss(shared, private, batch):
         return joint.loss(joint.shared(shared, joint.seen(batch.inputs)), batch.targets, batch.mask)
 
-    without = problem._replace(loss=loss, residual=joint._replace(private=alone))
-    return fedres_online_sgd(step_size=step_size, method=method, alignment=alignment, combine=combine,
-                             radius=radius).build(without, population)
+    without = problem._replace(loss=loss, residual=joint._replace(private=no_private))
+    return fedres_online_sgd(**steps._asdict(), **residuals._asdict()).build(without, population)

@@ -8,9 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from cantons.aggregate import NO_UPLOADS, mean_of_uploads
-from cantons.algorithm.schedule import Schedule, as_schedule, usual_step
-from cantons.algorithm.training import Optimizer, Work, trainer
+from cantons.algorithm.parts.schedule import as_schedule, usual_step
+from cantons.algorithm.parts.training import LocalOptimizer, LocalWork, Work, trainer
 from cantons.errors import at_least
+from cantons.options import Flat
 from cantons.protocol import Algorithm, Array, Needs, Problem, PyTree
 from cantons.recipe import algorithm
 
@@ -36,14 +37,16 @@ class Message(NamedTuple):
 
 
 @algorithm
-def independent(problem: Problem, population: int, *, step_size: float | dict | Schedule = 0.1, epochs: int = 1,
-                steps: int | None = None, batch_size: int | None = 32, optimizer: Optimizer = "sgd",
-                clip_norm: float | None = None, fit_epochs: int = 5) -> Algorithm:
-    """Every client trains alone: nothing is sent up, and only the step size comes down."""
+def independent(problem: Problem, population: int, *, local: Flat[LocalWork], optimizer: Flat[LocalOptimizer],
+                fit_epochs: int = 5) -> Algorithm:
+    """Every client trains alone: nothing is sent up, and only the step size comes down.
+
+    fit_epochs: passes that a client which has never acted spends on its model before it predicts.
+    """
     at_least("fit_epochs", fit_epochs, 1)
-    schedule = as_schedule(step_size)
-    train = trainer(problem.loss, Work(epochs, steps, batch_size), optimizer, clip_norm)
-    first = trainer(problem.loss, Work(fit_epochs, batch_size=batch_size), optimizer, clip_norm)
+    schedule = as_schedule(local.step_size)
+    train = trainer(problem.loss, local.work, optimizer)
+    first = trainer(problem.loss, Work(fit_epochs, batch_size=local.batch_size), optimizer)
 
     def init_server(key, shared, private):
         return Server(shared, (), jnp.zeros((), jnp.int32))
@@ -55,15 +58,15 @@ def independent(problem: Problem, population: int, *, step_size: float | dict | 
         return Message((), (), schedule(server.round))
 
     def client_update(key, message, client, data):
-        local = train(key, client.own, client.private, data, message.step_size)
-        return (), Alone(local.shared, local.private, client.visits + 1)
+        trained = train(key, client.own, client.private, data, message.step_size)
+        return (), Alone(trained.shared, trained.private, client.visits + 1)
 
     def server_update(key, server, nothing, central):
         return server._replace(round=server.round + 1)
 
     def model(key, message, client, data):
         def first_time():
-            trained = first(key, client.own, client.private, data, usual_step(step_size))
+            trained = first(key, client.own, client.private, data, usual_step(local.step_size))
             return trained.shared, trained.private
 
         return jax.lax.cond(client.visits == 0, first_time, lambda: (client.own, client.private))
@@ -72,16 +75,25 @@ def independent(problem: Problem, population: int, *, step_size: float | dict | 
                      server_update, model, needs=Needs(shared=False))
 
 
+TEN_STEPS = LocalWork(steps=10)
+
+
 @algorithm
-def central(problem: Problem, population: int, *, step_size: float | dict | Schedule = 0.1, steps: int = 10,
-            batch_size: int | None = 32, optimizer: Optimizer = "sgd",
-            clip_norm: float | None = None) -> Algorithm:
+def central(problem: Problem, population: int, *, work: Flat[LocalWork] = TEN_STEPS,
+            optimizer: Flat[LocalOptimizer]) -> Algorithm:
     """One model trained on everybody's examples together, as if privacy and bandwidth were no matter.
 
-    A round is `steps` sampled batches; private parts are trained as one part common to all.
+    Private parts are trained as one part common to all.
+
+    step_size: of the steps: a number, or a schedule over rounds.
+    epochs: if `steps` is none, passes over everybody's examples in one round.
+    steps: batches drawn at random in one round.
+    batch_size: examples in a batch; with none, everybody's examples at once.
+    client_optimizer: as for the clients of other algorithms; its state is not kept between rounds.
+    clip_norm: no gradient is longer than this.
     """
-    schedule = as_schedule(step_size)
-    train = trainer(problem.loss, Work(steps=steps, batch_size=batch_size), optimizer, clip_norm)
+    schedule = as_schedule(work.step_size)
+    train = trainer(problem.loss, work.work, optimizer)
 
     def init_server(key, shared, private):
         return Server(shared, private, jnp.zeros((), jnp.int32))

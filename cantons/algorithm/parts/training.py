@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from cantons.algorithm.parts.schedule import Schedule
 from cantons.errors import at_least, positive, unknown
 from cantons.protocol import Array, Batch, Data, Key, PyTree
 
@@ -37,7 +38,7 @@ class Trained(NamedTuple):
 Adjust = Callable[[PyTree, PyTree], PyTree]
 
 
-def optimizer_named(name: Optimizer) -> OptimizerBuilder:
+def get_optimizer(name: Optimizer) -> OptimizerBuilder:
     if callable(name):
         return name
     if name not in OPTIMIZERS:
@@ -45,14 +46,48 @@ def optimizer_named(name: Optimizer) -> OptimizerBuilder:
     return OPTIMIZERS[name]
 
 
+class LocalWork(NamedTuple):
+    """What a client does in a round: gradient steps on its own examples.
+
+    step_size: of the local steps: a number, or a schedule over rounds.
+    epochs: passes over a client's own examples in one round.
+    steps: if given, this many batches drawn at random take the place of `epochs`.
+    batch_size: examples in a batch; with none, all examples of a client at once.
+    """
+
+    step_size: float | dict | Schedule = 0.1
+    epochs: int = 1
+    steps: int | None = None
+    batch_size: int | None = 32
+
+    @property
+    def work(self) -> Work:
+        return Work(self.epochs, self.steps, self.batch_size)
+
+
+class LocalOptimizer(NamedTuple):
+    """How a client turns gradients into steps.
+
+    client_optimizer: of the local steps: "sgd", "momentum", "adam", "adamw", "adagrad", "rmsprop" or "yogi"; in Python
+        also a function from a step size to an optax optimiser. Its state is not kept between rounds.
+    clip_norm: no local gradient is longer than this.
+    """
+
+    client_optimizer: Optimizer = "sgd"
+    clip_norm: float | None = None
+
+
+PLAIN_STEPS = LocalOptimizer()
+
+
 class Work(NamedTuple):
-    """How much a client computes: passes over its data, or a number of sampled batches; None = all examples."""
+    """How much is computed: passes over the data, or `steps` sampled batches; a batch of None is all examples."""
 
     epochs: int = 1
     steps: int | None = None
     batch_size: int | None = 32
 
-    def checked(self) -> Work:
+    def check(self) -> Work:
         at_least("epochs", self.epochs, 1)
         if self.steps is not None:
             at_least("steps", self.steps, 1)
@@ -76,29 +111,28 @@ class Work(NamedTuple):
             jax.random.fold_in(key, number), size, body, carry), carry)
 
 
-def trainer(loss: Loss, work: Work, optimizer: Optimizer = "sgd",
-            clip_norm: float | None = None) -> Callable[..., Trained]:
+def trainer(loss: Loss, work: Work, optimizer: LocalOptimizer = PLAIN_STEPS) -> Callable[..., Trained]:
     """Build `train(key, shared, private, data, step_size, adjust)`: both parts move together.
 
     `adjust` replaces the shared part's gradient, which is all that FedProx and SCAFFOLD change.
     """
-    work.checked()
-    make = optimizer_named(optimizer)
+    work.check()
+    build, clip_norm = get_optimizer(optimizer.client_optimizer), optimizer.clip_norm
     if clip_norm is not None:
         positive("clip_norm", clip_norm)
 
     def train(key: Key, shared: PyTree, private: PyTree, data: Data, step_size: Array,
               adjust: Adjust = lambda gradient, shared: gradient) -> Trained:
-        method = make(step_size)
+        method = build(step_size)
         if clip_norm is not None:
             method = optax.chain(optax.clip_by_global_norm(clip_norm), method)
 
         def step(carry, batch):
-            parts, memory, count = carry
+            parts, optimizer_state, count = carry
             shared_gradient, private_gradient = jax.grad(loss, argnums=(0, 1))(*parts, batch)
             direction = adjust(shared_gradient, parts[0]), private_gradient
-            moves, memory = method.update(direction, memory, parts)
-            return optax.apply_updates(parts, moves), memory, count + 1
+            moves, optimizer_state = method.update(direction, optimizer_state, parts)
+            return optax.apply_updates(parts, moves), optimizer_state, count + 1
 
         parts = shared, private
         parts, _, count = work.fold(key, data, step, (parts, method.init(parts), jnp.zeros((), jnp.int32)))
@@ -110,8 +144,8 @@ def trainer(loss: Loss, work: Work, optimizer: Optimizer = "sgd",
 def fitter(loss: Loss, work: Work, step_size: Array | float) -> Callable[[Key, PyTree, PyTree, Data, Array], PyTree]:
     """Build `fit(key, shared, private, data, visits)`: the private part a client predicts with.
 
-    A client that has acted keeps what it learned. One that never has, because it is new or remembers
-    nothing, fits its private part on its own training data while the shared part stands still.
+    A client that has acted keeps what it learned. A client that has never acted, because it is new or keeps
+    nothing, fits its private part to its own training data while the shared part stands still.
     """
 
     def fit(key: Key, shared: PyTree, private: PyTree, data: Data, visits: Array) -> PyTree:

@@ -11,7 +11,7 @@ import pytest
 from starting import restored, start
 
 import cantons as ct
-from cantons.algorithm.bandit import inverse_gap_weights, theorem3_every
+from cantons.algorithm.fedres_bandit import inverse_gap_weights, theorem3_every
 from cantons.data import Ragged, from_sizes
 
 POPULATION, ACTIONS, STEPS = 4, 3, 24
@@ -218,6 +218,21 @@ def test_a_delay_holds_back_as_many_explorations_as_the_paper_says(single, every
     close(increments(bandit, "loss")[every - 1::every], increments(plain, "loss"))
 
 
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("explore", ["every", "igw"])
+@pytest.mark.parametrize("regressor", ["joint", "shared"])
+@pytest.mark.parametrize("alignment", ["none", "paired", "full"])
+def test_a_sum_with_one_step_size_is_a_mean_with_another(data, problem, explore, regressor, alignment):
+    """An example that is not used, or has not arrived, counts as 0 in both."""
+    clock = ct.online(uplink=[0, 1, 3, 0], downlink=[2, 0, 1, 0], active={"probability": 0.7})
+    options = {"explore": explore, "every": 3, "regressor": regressor, "alignment": alignment, "private_step_size": 0.1}
+    total, mean = (history(problem, data, ct.fedres_bandit(**options, **more), clock)[-1] for more in (
+        {"step_size": 0.1}, {"step_size": POPULATION * 0.1, "combine": "mean"}))
+    assert max(np.abs(leaf).max() for leaf in jax.tree.leaves(total.server.shared)) > 1e-3
+    close(mean.server.shared, total.server.shared)
+    close(mean.clients, total.clients)
+
+
 def test_a_silent_client_counts_its_own_steps(data, problem):
     trace = np.ones((STEPS, POPULATION), bool)
     trace[::2, 1] = False
@@ -279,10 +294,10 @@ def test_in_a_realisable_environment_two_models_beat_one_and_gaps_beat_a_calenda
 
 
 def test_theorem_3_takes_the_smallest_of_three():
-    ones = dict(norms=1.0, variance=1.0, smoothness=1.0, radius=1.0, slope=1.0)
+    ones = dict(norms=1.0, variance=1.0, smoothness=1.0, radius=1.0, lipschitz=1.0)
     assert theorem3_every(10_000, 1, 1, **ones) == pytest.approx(10_000**0.2)
     assert theorem3_every(10_000, 1000, 1, **ones) == pytest.approx(10.0)
-    assert theorem3_every(8, 1000, 1, **{**ones, "slope": 8.0, "smoothness": 1e-6}) == pytest.approx(1.0)
+    assert theorem3_every(8, 1000, 1, **{**ones, "lipschitz": 8.0, "smoothness": 1e-6}) == pytest.approx(1.0)
 
 
 # Mistakes

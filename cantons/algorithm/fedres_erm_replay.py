@@ -13,20 +13,38 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from cantons.algorithm.trees import zeros
-from cantons.errors import InputError
+from cantons.algorithm.parts.trees import zeros
+from cantons.errors import InputError, at_least, one_of, positive
 from cantons.protocol import Algorithm, Array, Batch, Needs, PyTree, Residual, Stack
 from cantons.solve.fista import minimise_for_steps
 
 
 class Fit(NamedTuple):
-    """How both sides are fitted; the options of the recipes."""
+    """How both sides are fitted to their examples.
 
-    radius: float | None
-    private_radius: float | None
-    ties: str
-    memory: int
-    solver_steps: int
+    radius: the largest norm of the shared part; none leaves it free.
+    private_radius: the largest norm of each private part; the same as `radius` unless given.
+    ties: where several models fit equally well, as they do while there are fewer examples than parameters, take the
+        one "nearest" to the last, or that of "minimum_norm".
+    memory: examples kept of each client; matters only where models are not linear or the loss is not squared.
+    solver_steps: accelerated gradient steps of each fit; matters only there too.
+    """
+
+    radius: float | None = None
+    private_radius: float | None = None
+    ties: str = "nearest"
+    memory: int = 500
+    solver_steps: int = 100
+
+    def check(self) -> Fit:
+        """The same with a radius for each side."""
+        for name, bound in (("radius", self.radius), ("private_radius", self.private_radius)):
+            if bound is not None:
+                positive(name, bound)
+        one_of("ties", self.ties, ("nearest", "minimum_norm"))
+        at_least("memory", self.memory, 1)
+        at_least("solver_steps", self.solver_steps, 1)
+        return self if self.private_radius is not None else self._replace(private_radius=self.radius)
 
 
 class Server(NamedTuple):
@@ -54,36 +72,36 @@ class Numbered(NamedTuple):
     met: Array  # how many examples came before these
 
 
-# Uploads, whose they are, and how often each counts: a client's must be told from another's.
+# The uploads, their clients' ids, and how often each counts: the server keeps a ring for every client.
 signed_rows = Stack(lambda key, uploads, ids, counts: (uploads, ids, counts))
 
 
-def erm_from_history(joint: Residual, population: int, fit: Fit) -> Algorithm:
+def erm_replay(joint: Residual, population: int, fit: Fit) -> Algorithm:
     """Algorithms 1 and 2: the newest model of the other side is applied to all examples kept."""
 
     def receive(shared, receipt, client):
         outputs = joint.shared(shared, joint.seen(client.inputs))
-        return _fitted(joint, fit, client._replace(outputs=outputs))
+        return _fit_private(joint, fit, client._replace(outputs=outputs))
 
     def client_update(key, shared, client, data):
-        upload, client = _kept(joint, shared, client, data.now())
+        upload, client = _keep_examples(joint, shared, client, data.now())
         return upload._replace(outputs=joint.private(client.private, client.inputs)), client
 
-    return _from_history(joint, population, fit, client_update, again=True)._replace(receive=receive)
+    return _build(joint, population, fit, client_update, again=True)._replace(receive=receive)
 
 
-def play_from_history(joint: Residual, population: int, fit: Fit) -> Algorithm:
+def fictitious_play_replay(joint: Residual, population: int, fit: Fit) -> Algorithm:
     """Fictitious play: each example keeps what the other side said about it when it was new."""
 
     def client_update(key, shared, client, data):
-        upload, client = _kept(joint, shared, client, data.now())
-        return upload, _fitted(joint, fit, client)
+        upload, client = _keep_examples(joint, shared, client, data.now())
+        return upload, _fit_private(joint, fit, client)
 
-    return _from_history(joint, population, fit, client_update, again=False)
+    return _build(joint, population, fit, client_update, again=False)
 
 
-def _from_history(joint: Residual, population: int, fit: Fit, client_update: Callable, again: bool) -> Algorithm:
-    """Everything but the client's work; where it speaks `again` of old examples, its newest words count."""
+def _build(joint: Residual, population: int, fit: Fit, client_update: Callable, again: bool) -> Algorithm:
+    """Build everything but the client's work; `again`: uploads have new outputs for the old examples too."""
     if joint.blank is None:
         raise InputError("anything but two linear models under the squared loss is fitted to examples kept from "
                          "earlier steps, and this problem does not say how large one is; make it with "
@@ -105,7 +123,7 @@ def _from_history(joint: Residual, population: int, fit: Fit, client_update: Cal
         return server.shared
 
     def server_update(key, server, arrived, central):
-        server = _received(server, *arrived, memory, again)
+        server = _store(server, *arrived, memory, again)
         kept = jnp.arange(memory) < server.met[:, None]
         seen, outputs, targets, mask = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]),
                                                     (server.seen, server.outputs, server.targets, kept))
@@ -123,8 +141,8 @@ def _from_history(joint: Residual, population: int, fit: Fit, client_update: Cal
                      needs=Needs(shared=False, stream=True))
 
 
-def _kept(joint: Residual, shared: PyTree, client: Client, batch: Batch) -> tuple[Numbered, Client]:
-    """An upload of the new examples, and the client that has put them in the place of its oldest."""
+def _keep_examples(joint: Residual, shared: PyTree, client: Client, batch: Batch) -> tuple[Numbered, Client]:
+    """Replace a client's oldest examples by new ones; return the upload of the new ones, and the client."""
     memory, new = client.outputs.shape[0], batch.mask.shape[0]
     if new > memory:
         raise InputError(f"memory is {memory}, and a client meets {new} examples in a step; give {new} or more.")
@@ -136,8 +154,8 @@ def _kept(joint: Residual, shared: PyTree, client: Client, batch: Batch) -> tupl
     return upload, Client(client.private, inputs, outputs, targets, client.met + new)
 
 
-def _fitted(joint: Residual, fit: Fit, client: Client) -> Client:
-    """The client with the private model that fits what the shared ones leave over."""
+def _fit_private(joint: Residual, fit: Fit, client: Client) -> Client:
+    """Fit the private model to what the shared models leave over."""
     mask = (jnp.arange(fit.memory) < client.met).astype(client.outputs.dtype)
 
     def loss(private):
@@ -149,8 +167,8 @@ def _fitted(joint: Residual, fit: Fit, client: Client) -> Client:
         lambda new, old: jnp.where(client.met > 0, new, old), found, client.private))
 
 
-def _received(server: Server, uploads: Numbered, ids: Array, counts: Array, memory: int, again: bool) -> Server:
-    """The server's rings with all that arrived now, of one client perhaps several uploads, in any order."""
+def _store(server: Server, uploads: Numbered, ids: Array, counts: Array, memory: int, again: bool) -> Server:
+    """Write what arrived in this step into the server's rings; a client may have several uploads, in any order."""
     nobody, new = server.met.shape[0], jax.tree.leaves(uploads.targets)[0].shape[1]
     owners = jnp.where(counts > 0, ids, nobody)  # nobody's rows are dropped
     met = server.met.at[owners].max(uploads.met + new, mode="drop")
@@ -159,9 +177,9 @@ def _received(server: Server, uploads: Numbered, ids: Array, counts: Array, memo
     rows = jnp.where(numbers >= met[ids][:, None] - memory, owners[:, None], nobody), numbers % memory
     newest = jnp.where(uploads.met + new == met[ids], owners, nobody)
 
-    def written(ring, row, where):
+    def write(ring, row, where):
         return jax.tree.map(lambda ring, row: ring.at[where].set(row, mode="drop"), ring, row)
 
-    return Server(server.shared, written(server.seen, uploads.seen, rows),
-                  written(server.outputs, uploads.outputs, newest if again else rows),
-                  written(server.targets, uploads.targets, rows), met)
+    return Server(server.shared, write(server.seen, uploads.seen, rows),
+                  write(server.outputs, uploads.outputs, newest if again else rows),
+                  write(server.targets, uploads.targets, rows), met)

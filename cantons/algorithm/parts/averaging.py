@@ -13,16 +13,35 @@ import jax.numpy as jnp
 import optax
 
 from cantons.aggregate import weighted_mean
-from cantons.algorithm.schedule import Schedule, as_schedule, usual_step
-from cantons.algorithm.training import Adjust, Trained, Work, fitter
-from cantons.algorithm.trees import scale, subtract
-from cantons.errors import at_least, one_of
+from cantons.algorithm.parts.schedule import as_schedule, usual_step
+from cantons.algorithm.parts.training import Adjust, LocalOptimizer, LocalWork, Work, fitter, trainer
+from cantons.algorithm.parts.trees import scale, subtract
+from cantons.errors import at_least, one_of, positive
 from cantons.protocol import Algorithm, Array, Average, Averages, Problem, PyTree
+
+
+class Averaging(NamedTuple):
+    """How the changes of clients become the next shared model, and how a new client catches up.
+
+    server_step_size: what the server multiplies the mean change by, or the step size of its optimiser.
+    weighting: "examples" counts a client by how many it has, "uniform" counts all clients alike.
+    fit_epochs: passes that a client which has never acted spends on its private part before it predicts.
+    """
+
+    server_step_size: float = 1.0
+    weighting: str = "examples"
+    fit_epochs: int = 5
+
+    def check(self) -> Averaging:
+        positive("server_step_size", self.server_step_size)
+        one_of("weighting", self.weighting, ("examples", "uniform"))
+        at_least("fit_epochs", self.fit_epochs, 1)
+        return self
 
 
 class Server(NamedTuple):
     shared: PyTree
-    memory: PyTree  # the server optimiser's state
+    optimizer_state: PyTree  # the server optimiser's state
     round: Array
 
 
@@ -43,19 +62,17 @@ class Upload(NamedTuple):
 
 def averaging(
     problem: Problem,
-    train: Callable[..., Trained],
-    step_size: float | dict | Schedule,
+    local: LocalWork,
+    optimizer: LocalOptimizer,
+    averaged: Averaging,
     server_optimizer: optax.GradientTransformation,
-    weighting: str,
-    fit_epochs: int,
-    batch_size: int | None,
     adjust: Callable[[PyTree], Adjust] | None = None,
 ) -> Algorithm:
     """Build the algorithm; `adjust(anchor)` changes the local direction given the shared part received."""
-    one_of("weighting", weighting, ("examples", "uniform"))
-    at_least("fit_epochs", fit_epochs, 1)
-    schedule = as_schedule(step_size)
-    fit = fitter(problem.loss, Work(epochs=fit_epochs, batch_size=batch_size), usual_step(step_size))
+    averaged.check()
+    schedule = as_schedule(local.step_size)
+    train = trainer(problem.loss, local.work, optimizer)
+    fit = fitter(problem.loss, Work(averaged.fit_epochs, batch_size=local.batch_size), usual_step(local.step_size))
 
     def init_server(key, shared, private):
         return Server(shared, server_optimizer.init(shared), jnp.zeros((), jnp.int32))
@@ -68,14 +85,14 @@ def averaging(
 
     def client_update(key, message, client, data):
         extra = {} if adjust is None else {"adjust": adjust(message.shared)}
-        local = train(key, message.shared, client.private, data, message.step_size, **extra)
-        weight = jnp.asarray(data.size, float) if weighting == "examples" else jnp.ones(())
-        return Upload(subtract(local.shared, message.shared), weight), Client(local.private, client.visits + 1)
+        trained = train(key, message.shared, client.private, data, message.step_size, **extra)
+        weight = jnp.asarray(data.size, float) if averaged.weighting == "examples" else jnp.ones(())
+        return Upload(subtract(trained.shared, message.shared), weight), Client(trained.private, client.visits + 1)
 
     def server_update(key, server, mean, central):
         # The negated mean change plays the gradient's part.
-        moves, memory = server_optimizer.update(scale(-1.0, mean.value), server.memory, server.shared)
-        return Server(optax.apply_updates(server.shared, moves), memory, server.round + 1)
+        moves, optimizer_state = server_optimizer.update(scale(-1.0, mean.value), server.optimizer_state, server.shared)
+        return Server(optax.apply_updates(server.shared, moves), optimizer_state, server.round + 1)
 
     def model(key, message, client, data):
         private = fit(key, message.shared, client.private, data, client.visits)

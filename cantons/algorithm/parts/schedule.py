@@ -57,14 +57,14 @@ SCHEDULES: dict[str, Callable[..., Schedule]] = {
 
 
 def usual_step(step_size: float | dict | Schedule) -> float | Array:
-    """The step size for work outside the rounds, such as a new client's: a schedule's peak, not where it has got to."""
+    """The step size for work outside the rounds, such as a new client's: of a schedule, its peak or first value."""
     if isinstance(step_size, dict):
         return next(step_size[name] for name in ("peak", "start", "value") if name in step_size)
     return step_size(jnp.zeros((), jnp.int32)) if callable(step_size) else step_size
 
 
 def as_schedule(step_size: float | dict | Schedule) -> Schedule:
-    """A number, `{"name": "linear", "peak": 0.1, "rounds": 100}`, or a function, as a function of the round."""
+    """Turn a number, `{"name": "linear", "peak": 0.1, "rounds": 100}` or a function into a function of the round."""
     if callable(step_size):
         return step_size
     if isinstance(step_size, dict):

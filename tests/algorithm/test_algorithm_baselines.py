@@ -44,6 +44,13 @@ def test_central_with_full_batches_is_gradient_descent_on_the_pooled_data(
     np.testing.assert_allclose(loop.weight, pooled.descended(START, 0.1, 6)[0], atol=1e-12)
 
 
+def test_central_without_steps_makes_passes_over_everybodys_examples(plain_loop, least_squares, numbers, quadratics):
+    recipe = ct.central(step_size=0.1, steps=None, epochs=3, batch_size=len(numbers.train.inputs))
+    loop = begun(plain_loop(least_squares, numbers, recipe)).play(2)
+    pooled = quadratics.mean(quadratics.examples)
+    np.testing.assert_allclose(loop.weight, pooled.descended(START, 0.1, 6)[0], atol=1e-12)
+
+
 def test_central_trains_private_parts_as_one_part_common_to_all(plain_loop, numbers):
     """With a private bias or a shared one, everything in one place is the same linear regression."""
     recipe = ct.central(step_size=0.1, steps=3, batch_size=None)

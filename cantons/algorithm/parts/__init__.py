@@ -1,0 +1,1 @@
+"""Owns: what several methods are made of. May import: aggregate, options, protocol, errors; no method."""
