@@ -21,8 +21,6 @@ import jax
 import numpy as np
 
 import cantons as ct
-from cantons.data import Population, from_sizes
-from cantons.study.folder import environment
 
 MODELS = {"linear": ct.linear(), "mlp": ct.mlp((200, 200)), "cnn": ct.cnn((32, 64), dense=128)}
 # Rounds to a window: long enough to time, short enough for the machine to stay in one mood.
@@ -55,25 +53,26 @@ class Bare(ct.Callback):
 
 def federation(network: bare.Network, sizes: np.ndarray) -> ct.Federation:
     """The bare program's rows, `sizes` of them each; one more judges a client, to keep evaluations short."""
-    inputs, labels = bare.random_rows(network)
-    train = from_sizes(inputs, labels, sizes)
-    test = from_sizes(inputs[: bare.CLIENTS], labels[: bare.CLIENTS], np.ones(bare.CLIENTS))
-    names = tuple(map(str, range(bare.CLIENTS)))
-    return ct.Federation(Population(train, test, names), classes=network.classes)
+    inputs, labels = (np.concatenate([rows, rows[: bare.CLIENTS]]) for rows in bare.random_rows(network))
+    clients = np.arange(bare.CLIENTS)
+    return ct.federation(inputs, labels, np.concatenate([np.repeat(clients, sizes), clients]), classes=network.classes,
+                         test=np.arange(len(labels)) >= sizes.sum())
 
 
-def compare(name: str, window: int, repeats: int) -> dict[str, Any]:
-    """Milliseconds per round of both, window by window; one more window warms up and is left out."""
+def compare(name: str, window: int, repeats: int, alone: bool = False) -> dict[str, Any]:
+    """Milliseconds per round of both, or of ours `alone`, by windows; one more window warms up and is left out."""
     network = bare.NETWORKS[name]
     data = federation(network, np.full(bare.CLIENTS, bare.EXAMPLES))
-    beside = Bare(network, window)
+    beside = None if alone else Bare(network, window)
     algorithm = ct.fedavg(step_size=bare.STEP_SIZE, epochs=1, batch_size=bare.BATCH)
     result = ct.run(ct.classification(data, MODELS[name]), data, algorithm, rounds=window * (repeats + 1),
-                    cohort=bare.COHORT, evaluate_every=window, callbacks=[beside])
+                    cohort=bare.COHORT, evaluate_every=window, callbacks=[beside] if beside else [])
     library = [1e3 * row["seconds_per_round"] for row in result.history[2:]]
+    found = {"model": name, "window": window, "cantons_ms": library}
+    if beside is None:
+        return found
     by_hand = beside.milliseconds[1:]
-    return {"model": name, "window": window, "bare_ms": by_hand, "cantons_ms": library,
-            "ratio": [ours / theirs for ours, theirs in zip(library, by_hand, strict=True)]}
+    return found | {"bare_ms": by_hand, "ratio": [ours / theirs for ours, theirs in zip(library, by_hand, strict=True)]}
 
 
 def spread(values: list[float]) -> str:
@@ -85,21 +84,31 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--repeats", type=int, default=9, help="windows of each contender")
     parser.add_argument("--quick", action="store_true", help="windows a tenth as long, and three of them")
+    parser.add_argument("--alone", action="store_true", help="leave the bare program out")
     parser.add_argument("--date", help="written to the results as it is")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON and nothing else")
     parser.add_argument("--out", type=Path, help="a JSON file for the results")
     options = parser.parse_args()
 
     bare.one_device_per_core()
     backend = "cpu" if jax.default_backend() == "cpu" else "accelerator"
+    columns = ["cantons_ms"] if options.alone else ["bare_ms", "cantons_ms", "ratio"]
     rows = []
-    print(f"{'model':8}{'bare ms':>28}{'cantons ms':>28}{'ratio':>28}")
+    if not options.json:
+        print(f"{'model':8}" + "".join(f"{column.replace('_', ' '):>28}" for column in columns))
     for name in options.models:
-        window = WINDOWS[backend][name]
-        found = compare(name, max(1, window // 10), 3) if options.quick else compare(name, window, options.repeats)
+        window, repeats = WINDOWS[backend][name], options.repeats
+        if options.quick:
+            window, repeats = max(1, window // 10), 3
+        found = compare(name, window, repeats, options.alone)
         rows.append(found)
-        print(f"{name:8}" + "".join(f"{spread(found[column]):>28}" for column in ("bare_ms", "cantons_ms", "ratio")),
-              flush=True)
+        if not options.json:
+            print(f"{name:8}" + "".join(f"{spread(found[column]):>28}" for column in columns), flush=True)
+    if options.json:
+        print(json.dumps({"rounds": rows, "imported": ct.__file__}))
     if options.out:
+        from cantons.study.folder import environment
+
         about = {"command": [Path(sys.executable).name, *sys.argv], "date": options.date,
                  "environment": environment(), "workload": {
                      "clients": bare.CLIENTS, "examples": bare.EXAMPLES, "cohort": bare.COHORT,
