@@ -16,10 +16,10 @@ import jax.numpy as jnp
 
 from cantons.aggregate import mean_of_uploads
 from cantons.algorithm.parts.schedule import Schedule, as_schedule
-from cantons.algorithm.parts.trees import add, scale, subtract, zeros
+from cantons.algorithm.parts.trees import add, norm, scale, subtract, zeros
 from cantons.errors import InputError, check_options, one_of, positive, unknown
 from cantons.mirror import MAPS, SETS, ConvexSet, MirrorMap, mirror_descent_step
-from cantons.protocol import Algorithm, Array, Key, Needs, Problem, PyTree
+from cantons.protocol import Algorithm, Array, Diagnostics, Key, Needs, Problem, PyTree
 from cantons.recipe import algorithm
 from cantons.regret.fedomd_bounds import theory_of
 
@@ -95,6 +95,8 @@ def fedomd(problem: Problem, population: int, *, step_size: float | dict | Sched
     built = Algorithm(init_server, init_client, broadcast, client_update, mean_of_uploads(only), server_update, model,
                       receive=receive, idle_upload=lambda shared, client: client.point,
                       needs=Needs(shared=False, stream=True),
+                      diagnostics=Diagnostics(client=lambda shared, client: {
+                          "drift": norm(subtract(client.point, shared))}),
                       theory=theory_of(map_, set_, step_size, adaptive == "none" and feedback == "gradient"))
     if feedback == "gradient":
         return built
@@ -142,12 +144,12 @@ def adaptive_step(adaptive: str, mirror: MirrorMap, within: ConvexSet, schedule:
 
     def move_by_distance(point, optimizer_state, gradient, count):
         first, furthest, squares = optimizer_state
-        furthest = jnp.maximum(furthest, _norm(subtract(point, first)))
-        squares = squares + _norm(gradient) ** 2
+        furthest = jnp.maximum(furthest, norm(subtract(point, first)))
+        squares = squares + norm(gradient) ** 2
         size = furthest / jnp.sqrt(jnp.where(squares > 0, squares, 1))
         return step(point, gradient, size), (first, furthest, squares)
 
-    return Step(lambda point: (point, 1e-4 * (1 + _norm(point)), jnp.zeros(())), move_by_distance)
+    return Step(lambda point: (point, 1e-4 * (1 + norm(point)), jnp.zeros(())), move_by_distance)
 
 
 def gradient_estimator(problem: Problem, feedback: str, width: float) -> Callable[[Key, PyTree, PyTree, Any], tuple]:
@@ -166,7 +168,7 @@ def gradient_estimator(problem: Problem, feedback: str, width: float) -> Callabl
         keys = jax.random.split(key, max(len(leaves), 1))
         noise = jax.tree.unflatten(structure, [jax.random.normal(one, leaf.shape, leaf.dtype)
                                                for one, leaf in zip(keys, leaves, strict=False)])
-        direction = scale(1 / _norm(noise), noise)
+        direction = scale(1 / norm(noise), noise)
         entries = sum(leaf.size for leaf in leaves)
         there, back = add(parts, scale(width, direction)), subtract(parts, scale(width, direction))
         ahead = problem.loss(there[0], there[1], batch)
@@ -176,7 +178,3 @@ def gradient_estimator(problem: Problem, feedback: str, width: float) -> Callabl
         return *scale(entries / (2 * width) * (ahead - behind), direction), (ahead + behind) / 2
 
     return estimate
-
-
-def _norm(tree: PyTree) -> Array:
-    return jnp.sqrt(sum([(leaf**2).sum() for leaf in jax.tree.leaves(tree)], jnp.zeros(())))

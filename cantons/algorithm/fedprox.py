@@ -15,10 +15,10 @@ import optax
 from cantons.algorithm.parts.averaging import Averaging, Client, averaging
 from cantons.algorithm.parts.schedule import usual_step
 from cantons.algorithm.parts.training import LocalOptimizer, LocalWork
-from cantons.algorithm.parts.trees import add
+from cantons.algorithm.parts.trees import add, norm, subtract
 from cantons.errors import at_least, one_of
 from cantons.options import Flat
-from cantons.protocol import Algorithm, Problem, PyTree
+from cantons.protocol import Algorithm, Diagnostics, Problem, PyTree
 from cantons.recipe import algorithm
 
 
@@ -65,4 +65,9 @@ def fedprox(problem: Problem, population: int, *, mu: float = 0.1, predict_with:
 
         return jax.lax.cond(client.rest.visits == 0, first_time, lambda: (client.own, client.rest.private))
 
-    return base._replace(init_client=init_client, client_update=client_update, model=model)
+    def diagnose(message, client):
+        drift = norm(subtract(client.own, message.shared))
+        return {"drift": drift, **base.diagnostics.client(message, client.rest)}
+
+    return base._replace(init_client=init_client, client_update=client_update, model=model,
+                         diagnostics=Diagnostics(client=diagnose))

@@ -19,8 +19,9 @@ import jax.numpy as jnp
 from cantons.aggregate import mean_of_uploads
 from cantons.algorithm.parts.schedule import Schedule, as_schedule, usual_step
 from cantons.algorithm.parts.training import Work, trainer
+from cantons.algorithm.parts.trees import norm, subtract
 from cantons.errors import InputError, at_least, fraction
-from cantons.protocol import Algorithm, Array, Problem, PyTree
+from cantons.protocol import Algorithm, Array, Diagnostics, Problem, PyTree
 from cantons.recipe import algorithm
 
 
@@ -102,4 +103,6 @@ def l2gd(problem: Problem, population: int, *, penalty: float = 0.1, communicati
 
         return jax.lax.cond(client.visits == 0, first_time, lambda: (client.own, client.private))
 
-    return Algorithm(init_server, init_client, broadcast, client_update, mean_of_uploads(), server_update, model)
+    return Algorithm(init_server, init_client, broadcast, client_update, mean_of_uploads(), server_update, model,
+                     diagnostics=Diagnostics(client=lambda message, client: {
+                         "drift": norm(subtract(client.own, message.shared))}))

@@ -15,10 +15,10 @@ from cantons.aggregate import divided
 from cantons.algorithm.parts.averaging import Averaging
 from cantons.algorithm.parts.schedule import as_schedule, usual_step
 from cantons.algorithm.parts.training import LocalWork, Work, fitter, trainer
-from cantons.algorithm.parts.trees import add, scale, subtract, zeros
+from cantons.algorithm.parts.trees import add, norm, scale, subtract, zeros
 from cantons.errors import one_of
 from cantons.options import Flat
-from cantons.protocol import Algorithm, Array, Average, Needs, Problem, PyTree, Sum
+from cantons.protocol import Algorithm, Array, Average, Diagnostics, Needs, Problem, PyTree, Sum
 from cantons.recipe import algorithm
 
 
@@ -113,4 +113,7 @@ def scaffold(problem: Problem, population: int, *, option: str = "II", local: Fl
         return message.shared, private
 
     return Algorithm(init_server, init_client, broadcast, client_update, Sum(lift, finish), server_update, model,
-                     needs=Needs(counts_once=True))
+                     needs=Needs(counts_once=True), diagnostics=Diagnostics(
+                         server=lambda server: {"control_norm": norm(server.control)},
+                         client=lambda message, client: {
+                             "control_drift": norm(subtract(client.own_control, message.control))}))

@@ -17,7 +17,7 @@ from cantons.algorithm.parts.schedule import as_schedule, usual_step
 from cantons.algorithm.parts.training import Adjust, LocalOptimizer, LocalWork, Work, fitter, trainer
 from cantons.algorithm.parts.trees import scale, subtract
 from cantons.errors import at_least, one_of, positive
-from cantons.protocol import Algorithm, Array, Average, Averages, Problem, PyTree
+from cantons.protocol import Algorithm, Array, Average, Averages, Diagnostics, Problem, PyTree
 
 
 class Averaging(NamedTuple):
@@ -48,6 +48,7 @@ class Server(NamedTuple):
 class Client(NamedTuple):
     private: PyTree
     visits: Array  # rounds this client has acted in
+    clipped: Array | tuple[()] = ()  # the fraction of its last round's steps with a clipped gradient, if any can be
 
 
 class Message(NamedTuple):
@@ -78,7 +79,7 @@ def averaging(
         return Server(shared, server_optimizer.init(shared), jnp.zeros((), jnp.int32))
 
     def init_client(key, shared, private):
-        return Client(private, jnp.zeros((), jnp.int32))
+        return Client(private, jnp.zeros((), jnp.int32), () if optimizer.clip_norm is None else jnp.zeros(()))
 
     def broadcast(key, server, central):
         return Message(server.shared, schedule(server.round))
@@ -87,7 +88,12 @@ def averaging(
         extra = {} if adjust is None else {"adjust": adjust(message.shared)}
         trained = train(key, message.shared, client.private, data, message.step_size, **extra)
         weight = jnp.asarray(data.size, float) if averaged.weighting == "examples" else jnp.ones(())
-        return Upload(subtract(trained.shared, message.shared), weight), Client(trained.private, client.visits + 1)
+        clipped = () if optimizer.clip_norm is None else trained.clipped / jnp.maximum(trained.steps, 1)
+        return (Upload(subtract(trained.shared, message.shared), weight),
+                Client(trained.private, client.visits + 1, clipped))
+
+    def diagnose(message, client):
+        return {} if optimizer.clip_norm is None else {"clipped": client.clipped}
 
     def server_update(key, server, mean, central):
         # The negated mean change plays the gradient's part.
@@ -99,4 +105,5 @@ def averaging(
         return message.shared, private
 
     averages = Averages(lambda upload: Average(upload.change, upload.weight), weighted_mean().build())
-    return Algorithm(init_server, init_client, broadcast, client_update, averages, server_update, model)
+    return Algorithm(init_server, init_client, broadcast, client_update, averages, server_update, model,
+                     diagnostics=Diagnostics(client=diagnose))

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from cantons.algorithm.parts.schedule import Schedule
+from cantons.algorithm.parts.trees import norm
 from cantons.errors import at_least, positive, unknown
 from cantons.protocol import Array, Batch, Data, Key, PyTree
 
@@ -32,6 +33,7 @@ class Trained(NamedTuple):
     shared: PyTree
     private: PyTree
     steps: Array  # how many gradient steps were made
+    clipped: Array | tuple[()] = ()  # in how many of them the gradient was clipped, where that can happen
 
 
 # (gradient of the shared part, current shared part) -> the direction to use instead
@@ -128,15 +130,19 @@ def trainer(loss: Loss, work: Work, optimizer: LocalOptimizer = PLAIN_STEPS) -> 
             method = optax.chain(optax.clip_by_global_norm(clip_norm), method)
 
         def step(carry, batch):
-            parts, optimizer_state, count = carry
+            parts, optimizer_state, count, clipped = carry
             shared_gradient, private_gradient = jax.grad(loss, argnums=(0, 1))(*parts, batch)
             direction = adjust(shared_gradient, parts[0]), private_gradient
             moves, optimizer_state = method.update(direction, optimizer_state, parts)
-            return optax.apply_updates(parts, moves), optimizer_state, count + 1
+            if clip_norm is not None:
+                clipped = clipped + (norm(direction) > clip_norm)
+            return optax.apply_updates(parts, moves), optimizer_state, count + 1, clipped
 
         parts = shared, private
-        parts, _, count = work.fold(key, data, step, (parts, method.init(parts), jnp.zeros((), jnp.int32)))
-        return Trained(parts[0], parts[1], count)
+        none = () if clip_norm is None else jnp.zeros((), jnp.int32)
+        parts, _, count, clipped = work.fold(
+            key, data, step, (parts, method.init(parts), jnp.zeros((), jnp.int32), none))
+        return Trained(parts[0], parts[1], count, clipped)
 
     return train
 

@@ -20,5 +20,10 @@ def scale(factor: Array | float, tree: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: factor * leaf, tree)
 
 
+def norm(tree: PyTree) -> Array:
+    """The Euclidean norm of all entries together."""
+    return jnp.sqrt(sum([(leaf**2).sum() for leaf in jax.tree.leaves(tree)], jnp.zeros(())))
+
+
 def zeros(tree: PyTree) -> PyTree:
     return jax.tree.map(jnp.zeros_like, tree)
