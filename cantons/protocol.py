@@ -318,6 +318,7 @@ class Recipe(NamedTuple):
     options: Mapping[str, Any]
     build: Callable[..., Any]  # (problem, population) -> Algorithm; (population, ...) -> Clock; () -> Rule
     again: Callable[..., Recipe] | None = None  # options -> the same part with these options
+    kind: str = "algorithm"  # or "clock", or "aggregate"
 
 
 class Plan(NamedTuple):

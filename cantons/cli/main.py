@@ -158,7 +158,7 @@ def demo(out: Path, rounds: int) -> None:
 @cantons.command("list")
 @click.argument("kind", required=False)
 def list_parts(kind: str | None) -> None:
-    """List what a study can name: all of it, or one KIND (data, problem, model, algorithm, clock, engine)."""
+    """List what a study can name: all, or one KIND (data, problem, model, algorithm, clock, aggregate, engine)."""
     from cantons.cli import show
     from cantons.errors import unknown
     from cantons.study.registry import REGISTRY

@@ -53,8 +53,7 @@ def describe_part(name: str) -> list[Description]:
     """Describe every part called `name`; a model and a problem may share one."""
     if ":" in name:
         function = part("part", name)
-        is_recipe = inspect.signature(function).return_annotation is Recipe
-        return [_described("algorithm" if is_recipe else "part", name, function)]
+        return [_described(getattr(function, "kind", "part"), name, function)]
     kinds = [kind for kind, known in REGISTRY.items() if name in known]
     if not kinds:
         raise unknown("part", name, {known for names in REGISTRY.values() for known in names})

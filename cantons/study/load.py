@@ -14,7 +14,7 @@ from cantons.problem import problem_from_spec
 from cantons.protocol import Problem, Recipe
 from cantons.study.checkpoint import Checkpoints
 from cantons.study.folder import Folder, read_json
-from cantons.study.registry import make, make_algorithm, make_problem
+from cantons.study.registry import make, make_algorithm, make_problem, make_recipe
 from cantons.study.resolve import choose_rule
 from cantons.study.result import Trained
 
@@ -39,12 +39,12 @@ def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recip
     problem = problem or _problem(study, data, path)
     algorithm = algorithm or _algorithm(study, path)
     population = study["data"]["population"]
-    rule = make("aggregate", study["aggregate"]) if study.get("aggregate") else None
+    rule = make_recipe("aggregate", study["aggregate"]) if study.get("aggregate") else None
     with jax.enable_x64(study["precision"] == "float64"):
         built = algorithm.build(problem, population)
         if rule is not None:
             built = choose_rule(algorithm.name, built, rule)
-        clock = make("clock", study["clock"]).build(population, None if data is None else data.arrivals)
+        clock = make_recipe("clock", study["clock"]).build(population, None if data is None else data.arrivals)
         try:
             template = blank_snapshot(problem, built, clock, population, study["seed"],
                                       None if data is None else data.train, None if data is None else data.central)

@@ -16,7 +16,7 @@ from cantons.errors import InputError, unknown
 from cantons.options import options_of
 from cantons.problem import MODELS
 from cantons.protocol import Problem, Recipe
-from cantons.study.registry import make, make_algorithm, make_problem, part
+from cantons.study.registry import make, make_algorithm, make_engine, make_problem, make_recipe, part
 from cantons.study.result import Result
 from cantons.study.run import run
 
@@ -65,9 +65,11 @@ class Study:
         recipe = self._built("algorithm", make_algorithm)
         chosen = self.settings.model_dump()
         chosen["name"] = chosen["name"] or Path(self.source).stem
-        for kind in ("clock", "aggregate", "engine"):
+        for kind in ("clock", "aggregate"):
             if kind in self.tables:
-                chosen[kind] = self._built(kind, partial(make, kind))
+                chosen[kind] = self._built(kind, partial(make_recipe, kind))
+        if "engine" in self.tables:
+            chosen["engine"] = self._built("engine", make_engine)
         return problem, data, recipe, chosen
 
     def _built(self, kind: str, build: Callable[[Mapping[str, Any]], Any]) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from cantons import aggregate, algorithm, clock, data, engine, models, problem
 from cantons.errors import InputError, unknown
-from cantons.protocol import Problem, Recipe
+from cantons.protocol import Engine, Problem, Recipe
 
 REGISTRY: dict[str, Mapping[str, Callable[..., Any]]] = {
     "data": data.DATA,
@@ -55,12 +55,30 @@ def make_problem(table: Mapping[str, Any], federation: Any) -> Problem:
     return built if built.spec is not None else built._replace(spec=dict(table))
 
 
-def make_algorithm(table: Mapping[str, Any]) -> Recipe:
-    recipe = make("algorithm", table)
+DECORATORS = {"algorithm": "algorithm", "clock": "clock", "aggregate": "rule"}
+
+
+def make_recipe(kind: str, table: Mapping[str, Any]) -> Recipe:
+    """An algorithm, a clock or a rule with its options chosen."""
+    recipe = make(kind, table)
     if not isinstance(recipe, Recipe):
         raise InputError(f"{table['name']} returned a {type(recipe).__name__}, not a recipe; "
-                         "decorate it with @cantons.recipe.algorithm.")
+                         f"decorate it with @cantons.recipe.{DECORATORS[kind]}.")
+    if recipe.kind != kind:
+        raise InputError(f"{table['name']} is for [{recipe.kind}], not for [{kind}].")
     return recipe
+
+
+def make_algorithm(table: Mapping[str, Any]) -> Recipe:
+    return make_recipe("algorithm", table)
+
+
+def make_engine(table: Mapping[str, Any]) -> Engine:
+    made = make("engine", table)
+    lacks = [name for name in ("name", "options", "refuses", "start", "together") if not hasattr(made, name)]
+    if lacks:
+        raise InputError(f"{table['name']} is no engine: it lacks {', '.join(lacks)}; see docs/engine.md.")
+    return made
 
 
 def _imported(kind: str, name: str) -> Callable[..., Any]:

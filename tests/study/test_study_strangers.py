@@ -131,3 +131,49 @@ def test_an_algorithm_of_a_strangers_runs_too(run):
     found, folder = run("", "toy_algorithm:sign_vote")
     assert found.exit_code == 0, found.output
     assert history(folder)[-1]["round"] == 6
+
+
+@pytest.mark.parametrize("table, sentence", [
+    ('[clock]\nname = "nearest:nearest"\n', "nearest:nearest is for [aggregate], not for [clock]"),
+    ('[aggregate]\nname = "shifts:shifts"\n', "shifts:shifts is for [clock], not for [aggregate]"),
+    ('[engine]\nname = "json:JSONDecoder"\n', "json:JSONDecoder is no engine: it lacks name, options, refuses"),
+    ('[aggregate]\nname = "medain"\n', "unknown aggregate 'medain'. Did you mean 'median'?"),
+])
+def test_a_part_of_another_kind_is_refused_in_a_sentence(table, sentence, run):
+    found, folder = run(table)
+    assert found.exit_code == 1 and sentence in found.output
+    assert not folder.exists()
+
+
+def test_strangers_parts_are_described_as_what_they_are(run):
+    run()
+    for name, words in (("nearest:nearest", "how many uploads are set aside"), ("shifts:shifts", "how many shifts")):
+        found = CliRunner().invoke(cantons, ["describe", name])
+        assert found.exit_code == 0 and words in found.output, found.output
+
+
+# What a sweep does with [engine]
+
+
+def sweep(*options):
+    return CliRunner().invoke(cantons, ["sweep", "study.toml", "--grid", "algorithm.step_size=0.1,0.3", "--seeds", "1",
+                                        "--out", "swept", *options])
+
+
+@pytest.mark.parametrize("engine", ['mode = "vmap"\ndevices = 1\ngroup = 2\n', 'name = "plain"\ncompile = true\n'],
+                         ids=["local", "plain"])
+def test_a_sweep_honours_the_engine_of_its_study(engine, run):
+    run("[engine]\n" + engine, "fedavg", "run", "--rounds", "1")
+    found = sweep("--rounds", "2")
+    assert found.exit_code == 0, found.output
+    summary = json.loads(Path("swept/step_size=0.1-0/summary.json").read_text())
+    assert summary["devices"] == 1
+    assert ("runs_together" in summary) is ("plain" not in engine)
+    assert {"updates_per_second", "evaluation_seconds"} <= summary["final"].keys()
+
+
+def test_a_sweep_refuses_what_its_engine_cannot_do_for_several_runs(run):
+    run("[engine]\nmemory_gib = 1.0\n", "fedavg", "run", "--rounds", "1")
+    found = sweep("--rounds", "2")
+    assert found.exit_code == 1
+    assert "runs several runs as one program and cannot divide it by memory; leave memory_gib out" in found.output
