@@ -63,7 +63,8 @@ def test_a_debugger_sees_numbers_not_tracers(numbers, least_squares):
 
 def test_it_refuses_online_steps_in_a_sentence(numbers):
     with pytest.raises(ct.InputError, match="the engine plain runs rounds, no online steps; use the engine local"):
-        ct.run(ct.regression(numbers, ct.linear()), numbers, ct.fedomd(), rounds=3, clock=ct.online(), engine=ct.Plain())
+        ct.run(ct.regression(numbers, ct.linear()), numbers, ct.fedomd(), rounds=3, clock=ct.online(),
+               engine=ct.Plain())
 
 
 # What an evaluation asks an algorithm
