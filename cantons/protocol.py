@@ -417,6 +417,7 @@ class Progress(NamedTuple):
     charged: Mapping[str, np.ndarray] = {}  # online, per client: each metric, summed over the steps so far
     reports: Mapping[str, float] = {}  # what the rule reported, as means over `reported` rounds
     reported: int = 0
+    left_out: np.ndarray | None = None  # per client: does the engine go on without it? It has told why
 
 
 # {set: {"shared" | "personal": {metric: one number per client}}}; sets are "train", "test" and "validation".

@@ -12,8 +12,14 @@ from typing import Any
 import numpy as np
 
 
-def can_be_saved(model: Any) -> bool:
-    return hasattr(model, "get_state") and hasattr(model, "set_state")
+def why_not_saved(model: Any) -> str:
+    """Why a model cannot be saved, as words that go on from its kind; empty if it can.
+
+    A model whose options decide says so itself, by a method of this name.
+    """
+    if not (hasattr(model, "get_state") and hasattr(model, "set_state")):
+        return "has no get_state and set_state"
+    return model.why_not_saved() if hasattr(model, "why_not_saved") else ""
 
 
 def get_state(model: Any) -> dict[str, Any]:

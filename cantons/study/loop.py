@@ -259,8 +259,8 @@ class _Log:
         lost, skipped = self.seen.rejected - before.rejected, self.seen.skipped - before.skipped
         found = []
         if lost:
-            names = ", ".join(record["rejected_clients"][:5])
-            more = len(record["rejected_clients"]) - 5
+            rejected = [self.run.data.clients.names[index] for index in np.flatnonzero(progress.rejected)]
+            names, more = ", ".join(rejected[:5]), len(rejected) - 5
             others = f" and {more} more" if more > 0 else ""
             found.append(f"up to round {progress.round}: {lost} uploads were NaN or infinite and left out (clients "
                          f"{names}{others}); a smaller step_size or clip_norm may help.")
