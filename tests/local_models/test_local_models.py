@@ -15,7 +15,7 @@ from starting import start
 import cantons as ct
 from cantons import local_models as lm
 from cantons.local_models.clients import check_outputs
-from cantons.local_models.linear import slope
+from cantons.local_models.linear import output_gradient
 from cantons.local_models.server_side import server_problem
 from cantons.local_models.session import LocalModels
 from cantons.problem.losses import LOSSES
@@ -419,12 +419,12 @@ def test_options_that_make_no_sense_say_so(make, words):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_slopes_are_the_derivatives_of_the_losses(loss, float64):
+def test_gradients_are_the_derivatives_of_the_losses(loss, float64):
     random = np.random.default_rng(0)
     outputs = random.normal(size=(6, 3) if loss == "softmax" else 6)
     y = random.integers(0, 3, 6) if loss == "softmax" else random.choice([-1.0, 1.0], 6)
     expected = jax.grad(lambda outputs: LOSSES[loss].per_example(outputs, jnp.asarray(y)).sum())(outputs)
-    np.testing.assert_allclose(slope(loss, outputs, y), expected, atol=1e-14)
+    np.testing.assert_allclose(output_gradient(loss, outputs, y), expected, atol=1e-14)
 
 
 @pytest.mark.parametrize(("module", "make"), [("torch", lambda: lm.Torch(None)),
