@@ -11,7 +11,7 @@ import numpy as np
 
 from cantons.errors import InputError
 from cantons.local_models.local_model import LocalModel, kind
-from cantons.local_models.saving import get_state, set_state, why_not_saved
+from cantons.local_models.saving import get_state, set_state
 
 
 class Clients:
@@ -56,11 +56,14 @@ class Clients:
             with self._naming(index):
                 self.models[index].update(x, y, shared_prediction)
 
-    def get_state(self) -> dict[str, Any]:
-        """Who is left out, and what the models remember if they can all be saved, as JSON has it."""
-        saved = None if any(map(why_not_saved, self.models)) else [get_state(model) for model in self.models]
+    def get_state(self, models_too: bool) -> dict[str, Any]:
+        """Who is left out, and what the models remember where that is asked for, as JSON has it."""
+        states = []
+        for index, model in enumerate(self.models if models_too else ()):
+            with self._naming(index):
+                states.append(get_state(model))
         return {"left_out": {str(index): reason for index, reason in self.left_out.items()}, "kinds": self.kinds,
-                "models": saved}
+                "models": states}
 
     def set_state(self, saved: Mapping[str, Any]) -> None:
         for name, now, before in zip(self.names, self.kinds, saved["kinds"], strict=True):

@@ -42,6 +42,13 @@ class Linear:
         if self.has_bias:
             self.bias -= self.step_size * gradients.sum(axis=0)
 
+    def get_state(self) -> dict[str, np.ndarray]:
+        state = {"weight": self.weight, "bias": self.bias}
+        return {name: array.copy() for name, array in state.items() if array is not None}
+
+    def set_state(self, state: dict[str, np.ndarray]) -> None:
+        self.weight, self.bias = state.get("weight"), state["bias"]
+
 
 def output_gradient(loss: str, outputs: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The derivative of each example's loss by its outputs.

@@ -46,13 +46,14 @@ from cantons.protocol import (
 class LocalModels:
     """The engine of clients that bring their models: `models` has one for each client, in their order.
 
-    It runs problems made by `server_problem`.
+    It runs problems made by `server_problem`. With `save` the models are in its snapshots, and must be ones that can be
+    saved.
     """
 
     name = "local_models"
 
-    def __init__(self, models: Sequence[LocalModel]):
-        self.models = models
+    def __init__(self, models: Sequence[LocalModel], save: bool = False):
+        self.models, self.save = models, save
 
     def options(self) -> dict[str, Any]:
         return {}
@@ -68,7 +69,7 @@ class LocalModels:
 
     def start(self, runs: Sequence[Parts], notice: Callable[[str], None] = lambda sentence: None) -> Session:
         (run,) = runs
-        return Session(run, self.models, notice)
+        return Session(run, self.models, self.save, notice)
 
     def together(self) -> Engine | None:
         return None
@@ -93,12 +94,13 @@ class Now(NamedTuple):
 class Session:
     """A run whose clients bring their models. A step is three: they predict, the server learns, and they learn."""
 
-    def __init__(self, run: Parts, models: Sequence[LocalModel], notice: Callable[[str], None]):
+    def __init__(self, run: Parts, models: Sequence[LocalModel], save: bool, notice: Callable[[str], None]):
         joint, online = run.problem.residual, run.clock.online
         assert online is not None and joint is not None and joint.seen_by_private is not None
         self.joint, self.online, self.seen_by_local = joint, online, joint.seen_by_private
         outputs = _output_shape(run.problem, joint, run.data)
         data = with_silent_models(run.data, outputs)
+        self.save = save
         self.clients = Clients(models, run.data.clients.names, outputs, notice)
         self.rows = floats(sides_of(data)["clients"])  # on the host, for the models to predict
         self.server = Local(devices=1).start([run._replace(
@@ -142,7 +144,7 @@ class Session:
 
     def whole(self, now: Now) -> list[Snapshot]:
         (snapshot,) = self.server.whole(now.state)
-        return [snapshot._replace(outside=self.clients.get_state())]
+        return [snapshot._replace(outside=self.clients.get_state(models_too=self.save))]
 
     def travel(self, now: Now) -> tuple[Message, Upload]:
         return self.server.travel(now.state)

@@ -124,7 +124,9 @@ class Loop:
             store.drop_after(done)
         for log, seen in zip(self.logs, (found[1].get("seen") if found and done else None) or [None] * len(self.logs),
                              strict=True):
-            log.rewind(done, seen)
+            # From the beginning, the evaluation before round 0 is made again too: it may be there that local models are
+            # left out.
+            log.rewind(done or -1, seen)
         return state, done
 
     def _advance(self, state: Any, done: int) -> tuple[Any, int]:

@@ -70,13 +70,14 @@ def run_with_models(
     served = server_problem(problem)
     recipe = fedres_online_sgd(step_size=step_size, method=method, alignment=alignment, combine=combine, radius=radius)
     brought = one_for_each(models, data.clients.names)
-    engine = LocalModels(brought)
+    unsaved = [] if out is None else [
+        f"{kind(model)} {reason}" for model in brought if (reason := why_not_saved(model))]
+    engine = LocalModels(brought, save=out is not None and not unsaved)
     run = resolve(served, data, recipe, rounds=rounds, clock=clock or online(), seed=seed,
                   evaluate_every=evaluate_every, validation=validation, precision=precision, engine=engine,
                   checkpoint_every=checkpoint_every, keep=keep, name=name)
     run.study["models"] = dict(Counter(map(kind, brought)))
-    unsaved = [f"{kind(model)} {reason}" for model in brought if (reason := why_not_saved(model))]
-    if unsaved and out is not None:
+    if unsaved:
         notify(callbacks)(f"this run leaves no checkpoints, because a local model cannot be saved: {unsaved[0]}; "
                           f"{'starting from step 0.' if resume else 'it cannot be resumed.'}")
     ended = play(engine, run, callbacks, out, resume, save=not unsaved,

@@ -338,7 +338,7 @@ def test_a_saved_run_can_be_reported_beside_others(digits, tmp_path):
     assert groups[0].study["models"] == {"Linear": 8} and found.folder == tmp_path / "own"
     with pytest.raises(ct.InputError, match="already holds a run"):
         ct.run_with_models(problem, data, lambda name: lm.Linear(0.02), out=tmp_path / "own", **options)
-    with pytest.raises(ct.InputError, match="brought models of their own, and those are not kept"):
+    with pytest.raises(ct.InputError, match="brought models of their own, which only you can make again"):
         ct.load(tmp_path / "own")
 
 
