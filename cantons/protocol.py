@@ -133,6 +133,9 @@ class Residual(NamedTuple):
     wanted: Callable[[PyTree], Array] = lambda targets: targets  # targets -> the numbers that outputs should be
     quadratic: bool = False  # two linear models and the squared loss: least squares in the parameters
     blank: Callable[[int], Batch] | None = None  # so many empty rows, for one who wants to keep examples
+    # Two more for private models that are no part of the problem; None: it cannot do without its own.
+    seen_by_private: Callable[[PyTree], PyTree] | None = None  # inputs -> the features the private model looks at
+    score: Callable[[Array, PyTree], dict[str, Array]] | None = None  # (summed outputs, targets) -> as Problem.score
 
 
 class Convex(NamedTuple):
@@ -426,6 +429,7 @@ class Progress(NamedTuple):
     outvoted: np.ndarray | None = None  # per client: uploads that the aggregation rule set aside
     reports: Mapping[str, float] = {}  # what the rule reported, as means over `reported` rounds
     reported: int = 0
+    left_out: np.ndarray | None = None  # per client: does the engine go on without it? It has told why
 
 
 # {set: {"shared" | "personal": {metric: one number per client}}}; sets are "train", "test" and "validation".

@@ -28,6 +28,8 @@ from cantons.protocol import Array, Engine, Evaluation, Examples, Message, Parts
 UNEVEN = 2.0  # longest client over the mean, above which vectorised clients are grouped by size
 GROUPS = 8
 
+Sides = dict[str, dict[str, Any]]  # whom there is to score, and on what examples: see `sides_of`
+
 
 @dataclass(frozen=True)
 class Local:
@@ -74,10 +76,10 @@ class LocalSession:
         self._start_key, run_key, self._score_key = seed_keys(run.seed)
         place = partial(replicated, self.mesh)
         self.arrays = place(floats(Arrays(run.data.clients.train, run.central, run.clock.arrays, run_key)))
-        self._sides = sides_of(run.data)
-        self._sides["clients"].pop("train")
-        self._sides = place(floats(self._sides))
-        self._sides["clients"]["train"] = self.arrays.train
+        self.sides = sides_of(run.data)
+        self.sides["clients"].pop("train")
+        self.sides = place(floats(self.sides))
+        self.sides["clients"]["train"] = self.arrays.train
         self._block: Any = None
         self._scorers: dict[str, Any] = {}
 
@@ -102,8 +104,9 @@ class LocalSession:
         self.prepare(state)
         return jax.block_until_ready(self._block(self.arrays, state, np.int32(until)))
 
-    def evaluate(self, state: State) -> list[Evaluation]:
-        found = {side: self._scored(state, side) for side in self._sides}
+    def evaluate(self, state: State, sides: Sides | None = None) -> list[Evaluation]:
+        """Score everybody, on `self.sides` or on others of the same shapes."""
+        found = {side: self._scored(state, side, sets) for side, sets in (sides or self.sides).items()}
         return [Evaluation(progress_of(state), {side: scores for side, (scores, _) in found.items()},
                            jax.device_get(self._inspect(state.server)), found["clients"][1])]
 
@@ -119,8 +122,7 @@ class LocalSession:
     def close(self) -> None:
         pass
 
-    def _scored(self, state: State, side: str) -> tuple[PyTree, PyTree]:
-        sets = self._sides[side]
+    def _scored(self, state: State, side: str, sets: dict[str, Any]) -> tuple[PyTree, PyTree]:
         clients = state.clients if side == "clients" else self._newcomers
         first = 0 if side == "clients" else self.population
         held = self.stepper.held(state) if self.stepper.held is not None and side == "clients" else None
@@ -141,7 +143,7 @@ class LocalSession:
     @cached_property
     def _newcomers(self) -> PyTree:
         """The new clients as they are on their first day: the server never met them."""
-        ids = self.population + np.arange(self._sides["new"]["train"].population)
+        ids = self.population + np.arange(self.sides["new"]["train"].population)
         make = jax.jit(partial(initial_clients, self.algorithm))
         return replicated(self.mesh, make(self._start_key, self._parts, ids))
 

@@ -35,18 +35,25 @@ class Linear:
         return outputs if self.classes else outputs[:, 0]
 
     def update(self, x: np.ndarray, y: np.ndarray, shared_prediction: np.ndarray) -> None:
-        slopes = slope(self.loss, shared_prediction + self.predict(x), y) / len(x)
-        slopes = slopes.reshape(len(x), -1)
+        gradients = output_gradient(self.loss, shared_prediction + self.predict(x), y) / len(x)
+        gradients = gradients.reshape(len(x), -1)
         assert self.weight is not None
-        self.weight -= self.step_size * (flat(x).T @ slopes)
+        self.weight -= self.step_size * (flat(x).T @ gradients)
         if self.has_bias:
-            self.bias -= self.step_size * slopes.sum(axis=0)
+            self.bias -= self.step_size * gradients.sum(axis=0)
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        state = {"weight": self.weight, "bias": self.bias}
+        return {name: array.copy() for name, array in state.items() if array is not None}
+
+    def set_state(self, state: dict[str, np.ndarray]) -> None:
+        self.weight, self.bias = state.get("weight"), state["bias"]
 
 
-def slope(loss: str, outputs: np.ndarray, y: np.ndarray) -> np.ndarray:
+def output_gradient(loss: str, outputs: np.ndarray, y: np.ndarray) -> np.ndarray:
     """The derivative of each example's loss by its outputs.
 
-    >>> slope("squared", np.array([3.0]), np.array([1.0]))
+    >>> output_gradient("squared", np.array([3.0]), np.array([1.0]))
     array([4.])
     """
     if loss == "squared":

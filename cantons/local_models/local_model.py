@@ -17,6 +17,9 @@ class LocalModel(Protocol):
 
     A client's prediction is the sum of the shared model's outputs and its own, so a local model should learn what the
     shared one leaves over: for the squared loss y - shared_prediction.
+
+    A run can be resumed if its models can be saved: if they also have `get_state()`, which returns all they remember as
+    a dict of arrays, and `set_state(state)`, which makes a model that was made alike the one that was saved.
     """
 
     def predict(self, x: np.ndarray) -> np.ndarray:

@@ -72,8 +72,11 @@ def residual(data: Shaped, *, shared_features: Features = "all", private_feature
     def by_shared(shared, features):
         return models["shared"].apply(shared, features)
 
+    def seen_by_private(inputs):
+        return _picked(inputs, columns["private"])
+
     def by_private(private, inputs):
-        return models["private"].apply(private, _picked(inputs, columns["private"]))
+        return models["private"].apply(private, seen_by_private(inputs))
 
     def clipped(values):
         if clip is None:
@@ -86,19 +89,24 @@ def residual(data: Shaped, *, shared_features: Features = "all", private_feature
     def signed(targets):
         return 2 * targets - 1 if classes_as_signs else targets
 
+    def wanted(targets):
+        return targets if kind == "softmax" else signed(targets).astype(float)
+
     def joint_loss(values, targets, mask):
         return masked_mean(rule.per_example(clipped(values), signed(targets)), mask)
 
     def mean_loss(shared, private, batch):
         return joint_loss(predict(shared, private, batch.inputs), batch.targets, batch.mask)
 
-    def score(shared, private, batch):
-        values = predict(shared, private, batch.inputs)
-        targets = signed(batch.targets)
+    def score_outputs(values, targets):
+        targets = signed(targets)
         found = {"loss": rule.per_example(clipped(values), targets)}
         if rule.correct is not None:
             found["accuracy"] = rule.correct(values, targets).astype(values.dtype)
         return found
+
+    def score(shared, private, batch):
+        return score_outputs(predict(shared, private, batch.inputs), batch.targets)
 
     def blank(rows):
         targets = jnp.zeros(rows, int if kind == "softmax" else float)
@@ -109,8 +117,8 @@ def residual(data: Shaped, *, shared_features: Features = "all", private_feature
     about = {"name": "residual", "input_shape": list(shape), "classes": data.classes, "loss": kind, "labels": labels,
              "clip": clip, "shared_features": _plain(shared_features), "private_features": _plain(private_features)}
     return Problem(init, mean_loss, predict, score, spec=_spec(about, shared_model, private_model),
-                   residual=Residual(seen, by_shared, by_private, joint_loss, signed, linear and kind == "squared",
-                                     blank),
+                   residual=Residual(seen, by_shared, by_private, joint_loss, wanted, linear and kind == "squared", blank,
+                                     seen_by_private, score_outputs),
                    convex=Convex() if linear else None)
 
 

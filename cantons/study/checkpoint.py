@@ -7,6 +7,7 @@ kept with it, catches what goes wrong afterwards.
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ class Checkpoints:
         leaves = _leaves(state)
         args = self._orbax.args
         self._manager.save(round, force=True, args=args.Composite(
-            state=args.StandardSave(leaves), about=args.JsonSave({**about, "digest": _digest(leaves)})))
+            state=args.StandardSave(leaves), about=args.JsonSave({**about, "digest": _digest(leaves, about)})))
 
     def newest(self, template: PyTree) -> tuple[PyTree, dict[str, Any], list[str]] | None:
         """The newest sound checkpoint in the shape of `template`, what was said of it, and what was passed over."""
@@ -45,7 +46,8 @@ class Checkpoints:
                 found = self._manager.restore(round, args=args.Composite(
                     state=args.StandardRestore(wanted), about=args.JsonRestore()))
                 leaves = {name: np.asarray(leaf) for name, leaf in found["state"].items()}
-                if _digest(leaves) != found["about"]["digest"]:
+                about = dict(found["about"])
+                if about.pop("digest") != _digest(leaves, about):
                     raise ValueError("its bytes are not the ones that were written")
             except Exception as error:  # whatever a damaged file makes a reader raise
                 reason = str(error).splitlines()[0][:160] if str(error) else type(error).__name__
@@ -72,8 +74,8 @@ def _fill(template: PyTree, leaves: dict[str, np.ndarray]) -> PyTree:
         lambda path, leaf: leaves.get(jax.tree_util.keystr(path), leaf), jax.device_get(template))
 
 
-def _digest(leaves: dict[str, np.ndarray]) -> str:
-    digest = hashlib.sha256()
+def _digest(leaves: dict[str, np.ndarray], about: dict[str, Any]) -> str:
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for name in sorted(leaves):
         digest.update(f"{name} {leaves[name].dtype} {leaves[name].shape}".encode())
         digest.update(np.ascontiguousarray(leaves[name]).tobytes())

@@ -32,8 +32,8 @@ def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recip
         raise InputError(f"{path} is not a run folder: it has no {study_file.name}.")
     study = read_json(study_file)
     if "models" in study:
-        raise InputError(f"{path} is a run whose clients brought models of their own, and those are not kept in it; "
-                         "predict with what run_with_models returned.")
+        raise InputError(f"{path} is a run whose clients brought models of their own, which only you can make again; "
+                         "run_with_models(..., out=..., resume=True) with models made alike gives it back.")
     if data is None:
         data = _data(study)
     problem = problem or _problem(study, data, path)

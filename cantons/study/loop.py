@@ -124,7 +124,9 @@ class Loop:
             store.drop_after(done)
         for log, seen in zip(self.logs, (found[1].get("seen") if found and done else None) or [None] * len(self.logs),
                              strict=True):
-            log.rewind(done, seen)
+            # From the beginning, the evaluation before round 0 is made again too: it may be there that local models are
+            # left out.
+            log.rewind(done or -1, seen)
         return state, done
 
     def _advance(self, state: Any, done: int) -> tuple[Any, int]:
@@ -260,8 +262,8 @@ class _Log:
         lost, skipped = self.seen.rejected - before.rejected, self.seen.skipped - before.skipped
         found = []
         if lost:
-            names = ", ".join(record["rejected_clients"][:5])
-            more = len(record["rejected_clients"]) - 5
+            rejected = [self.run.data.clients.names[index] for index in np.flatnonzero(progress.rejected)]
+            names, more = ", ".join(rejected[:5]), len(rejected) - 5
             others = f" and {more} more" if more > 0 else ""
             found.append(f"up to round {progress.round}: {lost} uploads were NaN or infinite and left out (clients "
                          f"{names}{others}); a smaller step_size or clip_norm may help.")

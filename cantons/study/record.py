@@ -90,15 +90,16 @@ def traffic_row(data: Federation, progress: Progress, traffic: Mapping[str, int]
     """What went up and down so far, and what of it was lost."""
     down = progress.downloads.astype(np.int64) * traffic["down_bytes_per_message"]
     up = progress.uploads.astype(np.int64) * traffic["up_bytes_per_upload"]
+    rejected = progress.rejected if progress.left_out is None else progress.rejected + progress.left_out
     row = {
         "uploads": int(progress.uploads.sum()), "bytes_down": int(down.sum()), "bytes_up": int(up.sum()),
         "bytes_per_client": int(down.sum() + up.sum()) / data.population,
-        "rejected_uploads": int(progress.rejected.sum()),
-        "rejected_clients": [data.clients.names[index] for index in np.flatnonzero(progress.rejected)],
+        "rejected_uploads": int(rejected.sum()),
+        "rejected_clients": [data.clients.names[index] for index in np.flatnonzero(rejected)],
         "skipped_rounds": progress.skipped,
     }
     columns = {"train_examples": data.train.sizes, "test_examples": data.test.sizes, "bytes_down": down,
-               "bytes_up": up, "rejected": progress.rejected}
+               "bytes_up": up, "rejected": rejected}
     return row, columns
 
 

@@ -60,8 +60,11 @@ def run(
 
 
 def play(engine: Engine, run: Resolved, callbacks: Sequence[Callback], out: str | Path | None, resume: bool,
-         initial: tuple[PyTree, PyTree] | None = None, save: bool = True) -> Finished:
-    """Run one run on an engine, and write it to `out`; without `save` it leaves no checkpoints and begins anew."""
+         initial: tuple[PyTree, PyTree] | None = None, save: bool = True, again: str | None = None) -> Finished:
+    """Run one run on an engine, and write it to `out`; without `save` it leaves no checkpoints and begins anew.
+
+    `again` says how to go on after an interruption.
+    """
     if resume and out is None:
         raise InputError("resume needs the folder of the run to go on with: give out.")
     with jax.enable_x64(run.study["precision"] == "float64"):
@@ -70,8 +73,9 @@ def play(engine: Engine, run: Resolved, callbacks: Sequence[Callback], out: str 
     if out is not None:
         folder = Folder(Path(out))
         folder.open(run.study, resume)
-        saving = Saving([folder], Checkpoints(folder.path / "checkpoints", run.study["keep"]) if save else None,
-                        f"go on with --resume --out {folder.path} (in Python: run(..., out=..., resume=True)).", resume)
+        again = again or f"go on with --resume --out {folder.path} (in Python: run(..., out=..., resume=True))."
+        saving = Saving([folder], Checkpoints(folder.path / "checkpoints", run.study["keep"]) if save else None, again,
+                        resume)
     (ended,) = Loop(session, [run], callbacks, saving).play(initial)
     return ended
 

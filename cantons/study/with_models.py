@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from cantons.algorithm import fedres_online_sgd
@@ -21,17 +20,17 @@ from cantons.clock import online
 from cantons.data import Federation
 from cantons.engine.devices import floats
 from cantons.errors import InputError, one_of
+from cantons.local_models.clients import check_outputs
 from cantons.local_models.local_model import LocalModel, Models, kind, one_for_each
-from cantons.local_models.saving import can_be_saved
-from cantons.local_models.session import LocalModels, Told, View, judged
-from cantons.models import Model
-from cantons.problem import residual
-from cantons.problem.shaped import Shapes
-from cantons.protocol import Algorithm, Problem, Recipe
+from cantons.local_models.predictions import Predicted
+from cantons.local_models.saving import why_not_saved
+from cantons.local_models.server_side import server_problem
+from cantons.local_models.session import LocalModels
+from cantons.protocol import Problem, Recipe
 from cantons.study.callbacks import Callback
 from cantons.study.resolve import resolve
 from cantons.study.result import Result, Trained
-from cantons.study.run import play
+from cantons.study.run import notify, play
 
 
 def run_with_models(
@@ -53,6 +52,7 @@ def run_with_models(
     out: str | Path | None = None,
     resume: bool = False,
     checkpoint_every: int | None = None,
+    keep: int = 3,
     callbacks: Sequence[Callback] = (),
     name: str | None = None,
 ) -> Result:
@@ -67,91 +67,26 @@ def run_with_models(
     begins anew.
     """
     one_of("alignment", alignment, ("paired", "none"))
-    told, view = stand_in(problem, data)
+    served = server_problem(problem)
     recipe = fedres_online_sgd(step_size=step_size, method=method, alignment=alignment, combine=combine, radius=radius)
     brought = one_for_each(models, data.clients.names)
-    engine = LocalModels(brought, view)
-    run = resolve(told, data, recipe, rounds=rounds, clock=clock or online(), seed=seed, evaluate_every=evaluate_every,
-                  validation=validation, precision=precision, engine=engine, checkpoint_every=checkpoint_every,
-                  keep=1, name=name)
+    unsaved = [] if out is None else [
+        f"{kind(model)} {reason}" for model in brought if (reason := why_not_saved(model))]
+    engine = LocalModels(brought, save=out is not None and not unsaved)
+    run = resolve(served, data, recipe, rounds=rounds, clock=clock or online(), seed=seed,
+                  evaluate_every=evaluate_every, validation=validation, precision=precision, engine=engine,
+                  checkpoint_every=checkpoint_every, keep=keep, name=name)
     run.study["models"] = dict(Counter(map(kind, brought)))
-    run = run._replace(parts=run.parts._replace(algorithm=_listening(run.parts.algorithm)))
-    strange = [kind(model) for model in brought if not can_be_saved(model)]
-    if resume and strange:
-        for callback in callbacks:
-            callback.noticed(f"local models of the kind {strange[0]} cannot be saved (they have no get_state and "
-                             "set_state); starting from step 0.")
-    ended = play(engine, run, callbacks, out, resume, save=not strange)
-    left_out = engine.left_out
+    if unsaved:
+        notify(callbacks)(f"this run leaves no checkpoints, because a local model cannot be saved: {unsaved[0]}; "
+                          f"{'starting from step 0.' if resume else 'it cannot be resumed.'}")
+    ended = play(engine, run, callbacks, out, resume, save=not unsaved,
+                 again="go on with run_with_models(..., out=..., resume=True).")
+    left_out = {int(index) for index in ended.snapshot.outside["left_out"]}
     trained = TrainedWithModels(
-        told, run.parts.algorithm, ended.snapshot, run.data, seed, precision,
-        tuple(None if index in left_out else model for index, model in enumerate(brought)), view)
+        served, run.parts.algorithm, ended.snapshot._replace(outside=None), run.data, seed, precision,
+        tuple(None if index in left_out else model for index, model in enumerate(brought)))
     return Result(ended.history, ended.columns, ended.summary, trained, None if out is None else Path(out))
-
-
-def stand_in(problem: Problem, data: Federation) -> tuple[Problem, View]:
-    """The problem as the server sees it: its inputs are `Told`, and its private part only says whether to listen.
-
-    Where that is 1, what a client's model says counts; where it is 0, the shared model predicts alone. Also, what a
-    local model sees of inputs and targets.
-    """
-    joint, spec = problem.residual, problem.spec or {}
-    if joint is None or spec.get("name") != "residual":
-        raise InputError("local models need a problem made by residual(data, ...), with networks that have a name, "
-                         "such as linear() or mlp(): it says what the local models see and what the loss is.")
-    shapes = Shapes(tuple(data.input_shape), data.classes)
-    rules = {key: spec[key] for key in ("loss", "labels", "clip") if key in spec}
-    judge = residual(shapes, shared_model=_verbatim, private_model=_silent, **rules)
-    # A shared side picks its columns as a private one does: here, those of the private side.
-    local = residual(shapes, shared_features=spec.get("private_features", "all"), **rules).residual
-    assert local is not None
-    signs, numbers = rules.get("labels") == "sign", (rules.get("loss") or "softmax") != "softmax" or not data.classes
-
-    def view(inputs, targets):
-        if numbers:
-            targets = (2 * targets - 1 if signs and data.classes else targets).astype(float)
-        return local.seen(inputs), targets
-
-    def seen(inputs):
-        return joint.seen(inputs.inputs)
-
-    def private(listen, inputs):
-        return listen * inputs.said
-
-    def predict(shared, listen, inputs):
-        return joint.shared(shared, seen(inputs)) + private(listen, inputs)
-
-    def loss(shared, listen, batch):
-        return joint.loss(predict(shared, listen, batch.inputs), batch.targets, batch.mask)
-
-    def score(shared, listen, batch):
-        return judge.score(predict(shared, listen, batch.inputs), (), batch._replace(inputs=batch.inputs.inputs))
-
-    told = problem._replace(init=lambda key: (problem.init(key)[0], jnp.zeros(())), loss=loss, predict=predict,
-                            score=score, residual=joint._replace(seen=seen, private=private, quadratic=False,
-                                                                 blank=None))
-    return told, view
-
-
-def _verbatim(input_shape: tuple[int, ...], outputs: int) -> Model:
-    """A network whose parameters are its outputs."""
-    return Model(lambda key: (), lambda said, inputs: said if outputs > 1 else said[..., None])
-
-
-def _silent(input_shape: tuple[int, ...], outputs: int) -> Model:
-    return Model(lambda key: (), lambda nothing, inputs: jnp.zeros((inputs.shape[0], outputs)))
-
-
-def _listening(algorithm: Algorithm) -> Algorithm:
-    """The same algorithm for clients whose private part is always 1; what they learn, they learn elsewhere."""
-
-    def init_client(key, shared, private):
-        return algorithm.init_client(key, shared, jnp.ones_like(private))
-
-    def client_update(key, message, client, data):
-        return algorithm.client_update(key, message, client, data)[0], client
-
-    return algorithm._replace(init_client=init_client, client_update=client_update)
 
 
 @dataclass(frozen=True)
@@ -159,20 +94,19 @@ class TrainedWithModels(Trained):
     """A trained shared model, and the local models in the order of the clients; None for one that was left out."""
 
     models: tuple[LocalModel | None, ...] = ()
-    view: View | None = None
 
     def predict(self, inputs: Any, client: int | str | None = None) -> np.ndarray:
         """The shared model's outputs, and for a client those of its local model added."""
         with jax.enable_x64(self.precision == "float64"):
             parts = self.parts(client)
-            inputs = floats(np.asarray(inputs))
-            said = np.zeros(())
+            rows = Predicted(floats(np.asarray(inputs)), np.zeros(()))
             model = None if client is None else self.models[self._index(client)]
             if model is not None:
-                assert self.view is not None
-                x, _ = self.view(inputs, np.zeros(len(inputs)))
-                alone = jax.eval_shape(self.problem.predict, *parts, Told(inputs, said))
-                said, complaint = judged(model.predict(x), alone.shape)
+                joint = self.problem.residual
+                assert joint is not None and joint.seen_by_private is not None
+                shape = jax.eval_shape(self.problem.predict, *parts, rows).shape
+                outputs, complaint = check_outputs(model.predict(joint.seen_by_private(rows)), shape)
                 if complaint:
                     raise InputError(f"the model of client {client!r} {complaint}; it cannot predict these inputs.")
-            return jax.device_get(self._outputs(*parts, Told(inputs, floats(said))))
+                rows = rows._replace(outputs=outputs)
+            return jax.device_get(self._outputs(*parts, rows))

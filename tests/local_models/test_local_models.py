@@ -14,11 +14,12 @@ from starting import start
 
 import cantons as ct
 from cantons import local_models as lm
-from cantons.local_models.linear import slope
-from cantons.local_models.session import LocalModels, judged
+from cantons.local_models.clients import check_outputs
+from cantons.local_models.linear import output_gradient
+from cantons.local_models.server_side import server_problem
+from cantons.local_models.session import LocalModels
 from cantons.problem.losses import LOSSES
 from cantons.report import collect
-from cantons.study.with_models import _listening, stand_in
 
 UP, DOWN = [0, 3, 1, 2, 0, 4, 2], [2, 0, 1, 3, 0, 1, 1]
 SOME = np.random.default_rng(5).random((9, 7)) < 0.6  # who speaks when
@@ -52,11 +53,13 @@ def signs():
 
 
 def same_run(found, expected, close):
-    """Every number of every evaluation that is not a time or a regret, and the server's last model."""
+    """The same columns, every number of every evaluation that is no time, and the server's last model.
+
+    Only a regret is missing: it is that of the best linear models, and other models may be better than those.
+    """
     for ours, theirs in zip(found.history, expected.history, strict=True):
-        names = {name for name in theirs if "second" not in name and "regret" not in name}
-        assert names <= ours.keys()
-        for name in names:
+        assert ours.keys() == {name for name in theirs if "regret" not in name}
+        for name in ours.keys() - {name for name in ours if "second" in name}:
             if isinstance(theirs[name], float):
                 np.testing.assert_allclose(ours[name], theirs[name], err_msg=name, **close)
             else:
@@ -92,6 +95,7 @@ def test_linear_models_in_numpy_are_fedres_itself(case, request):
     found = ct.run_with_models(problem, data, lambda name: lm.Linear(0.05, **of_model), step_size=0.02, **server,
                                **options)
     same_run(found, expected, {"rtol": 1e-10, "atol": 1e-12})
+    assert found.clients.keys() == expected.clients.keys() | {"model"}
     rows = data.train.inputs[:4]
     for client in (None, "client3"):
         np.testing.assert_allclose(found.predict(rows, client=client), expected.predict(rows, client=client),
@@ -109,6 +113,15 @@ def plain_clients(recipe, problem, data):
     return recipe._replace(build=build)
 
 
+def test_no_regret_is_reported_where_the_best_local_models_are_not_known(joint, numbers):
+    options = {"rounds": 6, "clock": ct.online(), "evaluate_every": 2}
+    known = ct.run(joint, numbers, ct.fedres_online_sgd(), **options)
+    found = ct.run_with_models(joint, numbers, lambda name: lm.Linear(), **options)
+    assert {"online.regret", "online.regret_bound"} <= known.final.keys()
+    for row in found.history:
+        assert not [name for name in row if "regret" in name]
+
+
 def test_in_single_precision_too(joint, numbers):
     options = {"rounds": 25, "clock": ct.online(**LATE)}
     expected = ct.run(joint, numbers, ct.fedres_online_sgd(**STEP_SIZES, alignment="paired"), **options)
@@ -122,9 +135,9 @@ def test_the_server_is_sent_features_predictions_and_targets_only(joint, numbers
 
 
 def session_of(problem, data, models):
-    told, view = stand_in(problem, data)
-    algorithm = _listening(ct.fedres_online_sgd(alignment="paired").build(told, data.population))
-    return start(LocalModels(models, view), told, algorithm, ct.online(**LATE).build(data.population), data)
+    served = server_problem(problem)
+    algorithm = ct.fedres_online_sgd(alignment="paired").build(served, data.population)
+    return start(LocalModels(models), served, algorithm, ct.online(**LATE).build(data.population), data)
 
 
 def test_the_server_is_compiled_once(joint, numbers, compilations):
@@ -136,7 +149,7 @@ def test_the_server_is_compiled_once(joint, numbers, compilations):
     with compilations() as found:
         stage = session.advance(stage, 12)
         session.evaluate(stage)
-        session.left_out[2] = "for no reason"
+        session.clients.left_out[2] = "for no reason"
         session.advance(stage, 13)
     assert not found
 
@@ -233,10 +246,18 @@ def test_a_bad_answer_about_test_rows_counts_too(joint, numbers):
     assert heard.steps == [1, 2, 3]
 
 
+def test_who_is_left_out_is_still_charged_for_every_step(joint, numbers):
+    models = [lm.Linear() for _ in range(7)]
+    models[5] = Spoiled(0, BAD["NaN"][0])
+    found = ct.run_with_models(joint, numbers, models, rounds=4, step_size=1e-12, precision="float64")
+    targets = numbers.train.targets[numbers.train.starts[5]:]
+    np.testing.assert_allclose(found.clients["online.personal.loss"][5], (targets[:4] ** 2).mean(), rtol=1e-9)
+
+
 def test_a_number_too_large_for_the_precision_is_infinite(float64):
-    assert not judged([1e300], (1,))[1]
+    assert not check_outputs([1e300], (1,))[1]
     with jax.enable_x64(False):
-        assert judged([1e300], (1,))[1] == "predicted NaN or infinity"
+        assert check_outputs([1e300], (1,))[1] == "predicted NaN or infinity"
 
 
 def test_an_error_in_a_model_says_whose_it_is(joint, numbers):
@@ -283,6 +304,20 @@ def test_what_cannot_be_run_is_refused(joint, numbers, least_squares):
         run(clock=ct.rounds())
     with pytest.raises(ct.InputError, match="rounds is 0"):
         run(rounds=0)
+    with pytest.raises(ct.InputError, match="clients that learn at once; use label_delay = 0"):
+        run(clock=ct.online(label_delay=2))
+    with pytest.raises(ct.InputError, match="predict for the others; use score = \"own\""):
+        run(clock=ct.online(score="everyone"))
+
+
+def test_the_networks_of_the_problem_need_no_name(joint, numbers):
+    """What local models see and how outputs are scored, the problem says by values."""
+    named = ct.residual(numbers, **SIDES, shared_model=ct.linear())
+    unnamed = ct.residual(numbers, **SIDES, shared_model=lambda shape, outputs: ct.linear()(shape, outputs))
+    assert unnamed.spec is None
+    ours, theirs = (ct.run_with_models(problem, numbers, lambda name: lm.Linear(), rounds=4, evaluate_every=2)
+                    for problem in (unnamed, named))
+    same_run(ours, theirs, {"rtol": 0, "atol": 0})
 
 
 def test_factories_may_stand_for_single_clients(joint, numbers):
@@ -303,7 +338,7 @@ def test_a_saved_run_can_be_reported_beside_others(digits, tmp_path):
     assert groups[0].study["models"] == {"Linear": 8} and found.folder == tmp_path / "own"
     with pytest.raises(ct.InputError, match="already holds a run"):
         ct.run_with_models(problem, data, lambda name: lm.Linear(0.02), out=tmp_path / "own", **options)
-    with pytest.raises(ct.InputError, match="brought models of their own, and those are not kept"):
+    with pytest.raises(ct.InputError, match="brought models of their own, which only you can make again"):
         ct.load(tmp_path / "own")
 
 
@@ -313,6 +348,14 @@ def test_new_clients_are_served_by_the_shared_model(labels):
     found = ct.run_with_models(problem, labels, lambda name: lm.PartialFit(models.estimator, classes=3), rounds=6)
     assert found.final["new_test.personal.loss.mean"] == found.final["new_test.shared.loss.mean"]
     assert found.final["rejected_clients"] == []
+
+
+def test_new_clients_are_served_by_the_shared_model_of_now(labels):
+    """Also where messages are rare: a newcomer is not given an old one."""
+    found = ct.run_with_models(ct.residual(labels, **SIDES), labels, lambda name: lm.Linear(loss="softmax", classes=3),
+                               rounds=10, evaluate_every=1, clock=ct.online(sync=4, uplink=1, downlink=2))
+    for row in found.history:
+        assert row["new_test.personal.loss.mean"] == row["new_test.shared.loss.mean"]
 
 
 X, Y = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]] * 5), np.array([1.0, -1.0, 0.0, 0.0] * 5)
@@ -376,12 +419,12 @@ def test_options_that_make_no_sense_say_so(make, words):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_slopes_are_the_derivatives_of_the_losses(loss, float64):
+def test_gradients_are_the_derivatives_of_the_losses(loss, float64):
     random = np.random.default_rng(0)
     outputs = random.normal(size=(6, 3) if loss == "softmax" else 6)
     y = random.integers(0, 3, 6) if loss == "softmax" else random.choice([-1.0, 1.0], 6)
     expected = jax.grad(lambda outputs: LOSSES[loss].per_example(outputs, jnp.asarray(y)).sum())(outputs)
-    np.testing.assert_allclose(slope(loss, outputs, y), expected, atol=1e-14)
+    np.testing.assert_allclose(output_gradient(loss, outputs, y), expected, atol=1e-14)
 
 
 @pytest.mark.parametrize(("module", "make"), [("torch", lambda: lm.Torch(None)),
