@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         online_independent,
         scaffold,
     )
+    from cantons.checks import check
     from cantons.clock import online, rounds
     from cantons.data import (
         Federation,
@@ -86,6 +87,7 @@ _HOMES = {
         "fedres_naive fedres_online_sgd fedres_sgd fedsgd fedyogi fictitious_play independent l2gd online_central "
         "online_independent scaffold",
     "cantons.local_models": "LocalModel",
+    "cantons.checks": "check",
     "cantons.clock": "online rounds",
     "cantons.data":
         "Federation classification_bandit csv digits drifting_targets federation from_clients from_iterable "
@@ -134,6 +136,7 @@ __all__ = [
     "Trained",
     "bandit",
     "central",
+    "check",
     "classification",
     "classification_bandit",
     "cnn",
