@@ -200,15 +200,18 @@ def _difference(before: PyTree, after: PyTree, types: bool = True) -> str:
         return f"it {' and '.join(words)}"
     for name, leaf in here.items():
         new = there[name]
-        # A plain number takes the type of the leaf it replaces; a real one cannot become a whole one.
-        kind = jax.eval_shape(jnp.where, jax.ShapeDtypeStruct((), bool), new, leaf) if (
-            new.shape == leaf.shape) else new
-        if new.shape != leaf.shape or (types and kind.dtype != leaf.dtype):
+        if new.shape != leaf.shape or (types and not _fits(leaf, new)):
             return f"its {name} is {leaf.dtype} {leaf.shape} there and {new.dtype} {new.shape} here"
     kinds: list[Any] = [jax.tree.structure(tree) for tree in (before, after)]
     if kinds[0] != kinds[1]:
         return f"it is a {type(after).__name__}, not a {type(before).__name__}, or one of its fields is of another kind"
     return ""
+
+
+def _fits(leaf: Any, new: Any) -> bool:
+    """Can `new` be kept where `leaf` was? A plain number takes the type of the other, if it is of its kind."""
+    joined = jax.eval_shape(jnp.where, jax.ShapeDtypeStruct((), bool), new, leaf).dtype
+    return joined == leaf.dtype or (leaf.weak_type and joined.kind == leaf.dtype.kind)
 
 
 def _leaves(tree: PyTree) -> list[tuple[str, Any]]:

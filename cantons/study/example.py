@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
+
 from cantons.data import Federation
 from cantons.errors import InputError
 from cantons.models import mlp
 from cantons.problem import bandit, classification, residual
 from cantons.protocol import Algorithm, Problem, Recipe
+from cantons.study.resolve import check_start
 
 
 class Example(NamedTuple):
@@ -33,11 +36,14 @@ def example_problems(labels: Federation, rows: Federation, contexts: Federation)
 
 
 def first_fitting(recipe: Recipe, examples: list[Example]) -> tuple[Example, Algorithm]:
-    """The first example that the algorithm can be built for, and the algorithm; the first refusal if there is none."""
+    """The first example that the algorithm can be built for and begin with; the first refusal if there is none."""
     refusal = None
     for example in examples:
         try:
-            return example, recipe.build(example.problem, example.data.population)
+            algorithm = recipe.build(example.problem, example.data.population)
+            if getattr(algorithm, "theory", None) is not None:
+                check_start(recipe.name, algorithm, jax.jit(example.problem.init)(jax.random.key(0)))
+            return example, algorithm
         except InputError as error:
             refusal = refusal or error
     assert refusal is not None

@@ -74,8 +74,9 @@ def test_every_mistake_has_its_sentence():
     assert {*EXPECTED, "refuses_everything"} == wrong.MISTAKES.keys()
 
 
-def test_without_a_mistake_every_check_passes():
-    found = ct.check(wrong.broken)
+@pytest.mark.parametrize("mistake", ["", *wrong.NO_MISTAKES])
+def test_without_a_mistake_every_check_passes(mistake):
+    found = ct.check(wrong.broken, mistake=mistake)
     assert found.passed, str(found)
     assert {finding.status for finding in found.findings} == {"ok"}
     assert str(found).endswith(f"all {len(found.findings)} checks passed")

@@ -1,7 +1,7 @@
-"""Algorithms as a newcomer might write them, each with one mistake; `right` has none.
+"""Algorithms as a newcomer might write them, each with one mistake; `right` and `plain_numbers` have none.
 
-`broken(mistake)` is a recipe. All are descents with a private head: the server steps along the mean gradient, a client
-steps along its own private gradient.
+`broken(mistake=...)` is a recipe. All are descents with a private head: the server steps along the mean gradient, a
+client steps along its own private gradient.
 """
 
 from typing import NamedTuple
@@ -73,6 +73,12 @@ def with_update(base, change):
         return change(*base.client_update(key, shared, client, data), data)
 
     return base._replace(client_update=client_update)
+
+
+def plain_numbers(base, problem):
+    """No mistake: engines make arrays of plain numbers, and a size is either."""
+    return with_update(base._replace(init_client=lambda key, shared, private: Client(private, 0)),
+                       lambda upload, client, data: (upload, client._replace(visits=data.size)))
 
 
 def unfitted(base, problem):
@@ -231,6 +237,7 @@ def refuses_everything(base, problem):
     raise InputError("this algorithm wants graphs; give it graphs.")
 
 
+NO_MISTAKES = {"plain_numbers": plain_numbers}
 MISTAKES = {function.__name__: function for function in (
     unfitted, badly_fitted, size_is_a_number, real_in_a_whole, loops_over_its_size, other_structure, other_kind,
     no_pair, growing, no_shared, shared_in_a_dict, server_loses_its_state, rule_as_aggregate, function_as_aggregate,
@@ -243,7 +250,7 @@ MISTAKES = {function.__name__: function for function in (
 def broken(problem, population, *, mistake: str = ""):
     """A descent with a mistake, or with none."""
     base = right(problem)
-    return MISTAKES[mistake](base, problem) if mistake else base
+    return (MISTAKES | NO_MISTAKES)[mistake](base, problem) if mistake else base
 
 
 @algorithm
