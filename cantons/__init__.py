@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.algorithm import online_central as online_central
     from cantons.algorithm import online_independent as online_independent
     from cantons.algorithm import scaffold as scaffold
+    from cantons.checks import check as check
     from cantons.clock import online as online
     from cantons.clock import rounds as rounds
     from cantons.data import Federation as Federation
@@ -99,6 +100,7 @@ _HOMES = {
         "fedres_naive fedres_online_sgd fedres_sgd fedsgd fedyogi fictitious_play independent l2gd online_central "
         "online_independent scaffold",
     "cantons.local_models": "LocalModel",
+    "cantons.checks": "check",
     "cantons.clock": "online rounds",
     "cantons.data":
         "Federation classification_bandit csv digits drifting_targets federation from_clients from_iterable "

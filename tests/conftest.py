@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from importlib.metadata import version
 from pathlib import Path
@@ -28,6 +27,7 @@ jax.config.update("jax_num_cpu_devices", 2)
 from starting import start  # noqa: E402
 
 import cantons as ct  # noqa: E402  (not before the two devices are asked for)
+from cantons.checks.engines import compilations as counted_compilations  # noqa: E402
 from cantons.data import pooled  # noqa: E402
 from cantons.engine.aggregation import aggregation_of  # noqa: E402
 from cantons.protocol import Receipt  # noqa: E402
@@ -83,22 +83,7 @@ def own_rows():
 @pytest.fixture(scope="session")
 def compilations():
     """`with compilations() as found`: the programs compiled in the block, be they in the persistent cache or not."""
-
-    @contextlib.contextmanager
-    def listening():
-        found = []
-
-        def listen(event, seconds, **about):
-            if event == "/jax/core/compile/backend_compile_duration":
-                found.append(event)
-
-        jax.monitoring.register_event_duration_secs_listener(listen)
-        try:
-            yield found
-        finally:
-            jax.monitoring.unregister_event_duration_listener(listen)
-
-    return listening
+    return counted_compilations
 
 
 class Quadratics(NamedTuple):

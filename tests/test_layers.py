@@ -39,8 +39,9 @@ MAY_IMPORT = {
     "engine": {"errors", "protocol"},
     "local_models": {"errors", "optional", "protocol", "engine"},
     "metrics": {"errors", "protocol"},
-    "study": EVERYTHING - {"report", "cli"},
-    "report": EVERYTHING - {"engine", "algorithm", "cli"},
+    "study": EVERYTHING - {"checks", "report", "cli"},
+    "checks": EVERYTHING - {"report", "cli"},
+    "report": EVERYTHING - {"engine", "algorithm", "checks", "cli"},
     "cli": EVERYTHING,
 }
 

@@ -9,7 +9,7 @@ import cantons
 FACE = """
     Algorithm Averages Batch Callback Clock Federation InputError Local LocalModel Plain Problem Result Stack StackRule
     Sum SumRule Trained bandit mean median weighted_mean
-    central classification classification_bandit cnn csv digits drifting_targets embedding fedadam fedavg
+    central check classification classification_bandit cnn csv digits drifting_targets embedding fedadam fedavg
     fedavg_finetune fedavgm federation fedomd fedopt fedprox fedres_avg fedres_bandit fedres_erm fedres_naive
     fedres_online_sgd fedres_sgd fedsgd fedyogi fictitious_play from_clients from_equinox from_flax from_functions
     from_iterable from_stream hdf5 huggingface independent l2gd leaf libsvm linear load logistic mlp movielens npz

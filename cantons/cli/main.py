@@ -197,6 +197,28 @@ def describe(name: str, changes: tuple[str, ...], plot: Path | None) -> None:
 
 
 @cantons.command()
+@click.argument("name")
+@click.option("--set", "changes", multiple=True, metavar="OPTION=VALUE",
+              help="Check it with this option, as in --set step_size=0.05; may be repeated.")
+def check(name: str, changes: tuple[str, ...]) -> None:
+    """Check that the algorithm NAME does what every algorithm must; yours is module:function.
+
+    It runs on a tiny example that it can work with. Prints one line for each property: ok; failed, and what to change;
+    or skipped, and why. The exit code is 1 if any check failed.
+    """
+    from cantons.checks import examine
+    from cantons.cli.changes import parsed
+    from cantons.study.read import check_part
+    from cantons.study.registry import make_algorithm
+
+    recipe = make_algorithm(check_part(name, "algorithm", {"name": name, **parsed(changes)}))
+    found = examine(recipe, begin=click.echo, tell=click.echo)
+    click.echo(found.verdict)
+    if not found.passed:
+        sys.exit(1)
+
+
+@cantons.command()
 @click.argument("inputs", type=click.Path(path_type=Path))
 @click.option("--run", "folder", type=click.Path(path_type=Path), required=True, help="The run folder.")
 @click.option("--client", help="Predict as this client, by name or number; else as a stranger.")

@@ -117,8 +117,8 @@ def residual(data: Shaped, *, shared_features: Features = "all", private_feature
     about = {"name": "residual", "input_shape": list(shape), "classes": data.classes, "loss": kind, "labels": labels,
              "clip": clip, "shared_features": _plain(shared_features), "private_features": _plain(private_features)}
     return Problem(init, mean_loss, predict, score, spec=_spec(about, shared_model, private_model),
-                   residual=Residual(seen, by_shared, by_private, joint_loss, wanted, linear and kind == "squared", blank,
-                                     seen_by_private, score_outputs),
+                   residual=Residual(seen, by_shared, by_private, joint_loss, wanted, linear and kind == "squared",
+                                     blank, seen_by_private, score_outputs),
                    convex=Convex() if linear else None)
 
 

@@ -1,7 +1,8 @@
 """Checkpoints that survive a kill at any moment, and damage: orbax writes, a digest vouches.
 
 Orbax writes a checkpoint beside its final name and renames it when it is whole; the digest of all bytes,
-kept with it, catches what goes wrong afterwards.
+kept with it, catches what goes wrong afterwards. A sound checkpoint whose leaves are not those that are wanted is
+of another run, and refused: to pass it over as damaged would throw that run away.
 """
 
 from __future__ import annotations
@@ -13,9 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from cantons.errors import InputError
 from cantons.protocol import PyTree
+
+NAMED = 3  # leaves that a refusal names
 
 
 class Checkpoints:
@@ -25,7 +30,7 @@ class Checkpoints:
         logging.getLogger("absl").setLevel(logging.ERROR)  # orbax reports every step it takes
         import orbax.checkpoint as orbax
 
-        self._orbax = orbax
+        self._orbax, self._folder = orbax, folder
         options = orbax.CheckpointManagerOptions(max_to_keep=keep, enable_async_checkpointing=False)
         self._manager = orbax.CheckpointManager(folder.resolve(), options=options)
 
@@ -44,7 +49,7 @@ class Checkpoints:
         for round in sorted(self._manager.all_steps(), reverse=True):
             try:
                 found = self._manager.restore(round, args=args.Composite(
-                    state=args.StandardRestore(wanted), about=args.JsonRestore()))
+                    state=args.StandardRestore(), about=args.JsonRestore()))
                 leaves = {name: np.asarray(leaf) for name, leaf in found["state"].items()}
                 about = dict(found["about"])
                 if about.pop("digest") != _digest(leaves, about):
@@ -53,6 +58,10 @@ class Checkpoints:
                 reason = str(error).splitlines()[0][:160] if str(error) else type(error).__name__
                 complaints.append(f"checkpoint of round {round} is damaged ({reason}); using the one before it.")
                 continue
+            difference = _difference(_kinds(leaves), _kinds(wanted))
+            if difference:
+                raise InputError(f"the checkpoint of round {round} in {self._folder} was written by another version of "
+                                 f"cantons or for another algorithm: {difference}; start anew in another folder.")
             return _fill(template, leaves), found["about"], complaints
         return (template, {}, complaints) if complaints else None
 
@@ -66,12 +75,49 @@ class Checkpoints:
 def _leaves(tree: PyTree) -> dict[str, np.ndarray]:
     """Every leaf that holds anything, by path; empty arrays carry no information and some stores refuse them."""
     found = jax.tree_util.tree_leaves_with_path(jax.device_get(tree))
-    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in found if np.size(leaf)}
+    return {jax.tree_util.keystr(path): _numbers(leaf) for path, leaf in found if np.size(leaf)}
 
 
 def _fill(template: PyTree, leaves: dict[str, np.ndarray]) -> PyTree:
-    return jax.tree_util.tree_map_with_path(
-        lambda path, leaf: leaves.get(jax.tree_util.keystr(path), leaf), jax.device_get(template))
+    """The template with these leaves; a key of the template takes them as a key of its own kind."""
+
+    def filled(path: Any, leaf: Any) -> Any:
+        saved = leaves.get(jax.tree_util.keystr(path))
+        if saved is None:
+            return leaf
+        return jax.random.wrap_key_data(jnp.asarray(saved), impl=jax.random.key_impl(leaf)) if _is_key(leaf) else saved
+
+    return jax.tree_util.tree_map_with_path(filled, jax.device_get(template))
+
+
+def _numbers(leaf: Any) -> np.ndarray:
+    """A leaf as a store can take it: of a typed key, the numbers in it."""
+    return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+
+
+def _is_key(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _kinds(leaves: dict[str, np.ndarray]) -> dict[str, str]:
+    """The type and shape of each leaf."""
+    return {name: f"{leaf.dtype} {leaf.shape}" for name, leaf in leaves.items()}
+
+
+def _difference(saved: dict[str, str], wanted: dict[str, str]) -> str:
+    """What is wrong with the leaves of a checkpoint, in words; nothing if they are those that are wanted."""
+    lacks, has = sorted(wanted.keys() - saved.keys()), sorted(saved.keys() - wanted.keys())
+    if lacks or has:
+        words = [f"{verb} {_listed(names)}" for verb, names in (("lacks", lacks), ("has", has)) if names]
+        return f"it {' and '.join(words)}"
+    other = [f"its {name} is {saved[name]}, and here it is {kind}" for name, kind in wanted.items()
+             if saved[name] != kind]
+    return _listed(other)
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - NAMED
+    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _digest(leaves: dict[str, np.ndarray], about: dict[str, Any]) -> str:

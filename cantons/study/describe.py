@@ -19,10 +19,9 @@ from cantons.engine.init import initial_state
 from cantons.engine.round import Arrays, travelling
 from cantons.errors import InputError, unknown
 from cantons.metrics import leaves
-from cantons.models import mlp
 from cantons.options import meanings, options_of
-from cantons.problem import bandit, classification, residual
-from cantons.protocol import Algorithm, Problem, Recipe
+from cantons.protocol import Recipe
+from cantons.study.example import example_problems, first_fitting
 from cantons.study.registry import REGISTRY, make, part
 
 
@@ -103,31 +102,12 @@ def federation_of(name: str, options: Mapping[str, Any]) -> Federation:
 
 def what_travels(recipe: Recipe) -> tuple[list, list, str]:
     """Every leaf that goes down and up, and for which example."""
-    data, problem, algorithm, example = _example(recipe)
+    images, contexts = digits(clients=5), synthetic_bandit(clients=5, contexts=5, test_contexts=0)
+    (example, data, problem), algorithm = first_fitting(recipe, example_problems(images, images, contexts))
     key = jax.eval_shape(lambda: jax.random.key(0))
     state = jax.eval_shape(lambda key: initial_state(algorithm, key, problem.init(key), data.population), key)
     message, upload = travelling(algorithm, Arrays(data.train, None, (), key), state)
     return leaves(message), leaves(upload), example
-
-
-def _example(recipe: Recipe) -> tuple[Federation, Problem, Algorithm, str]:
-    """The first example that the algorithm can work with."""
-    images, contexts = digits(clients=5), synthetic_bandit(clients=5, contexts=5, test_contexts=0)
-    halves: dict[str, Any] = {"shared_features": "first_half", "private_features": "second_half"}
-    refusal = None
-    for example, data, problem in (
-            ("a network 64-16-2 whose last layer (layer1) is private", images,
-             classification(images, mlp(hidden=(16,)), split="output")),
-            ("two linear models, of the upper and the lower half of 8 x 8 pixels, the second private", images,
-             residual(images, **halves)),
-            ("five actions with ten features each, the last five for the private model", contexts,
-             bandit(contexts, **halves))):
-        try:
-            return data, problem, recipe.build(problem, data.population), example
-        except InputError as error:
-            refusal = refusal or error
-    assert refusal is not None
-    raise refusal
 
 
 def _default(option: inspect.Parameter) -> str:
