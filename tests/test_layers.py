@@ -108,6 +108,13 @@ def test_a_room_of_a_folder_imports_only_what_its_first_line_says(room):
     assert seen & {*ROOMS, *EVERYTHING} <= declared(room) | {room}
 
 
+def test_studies_know_engines_by_their_door_alone():
+    """What an engine's state looks like inside is its own business: studies import names of `cantons.engine` alone."""
+    for file in (PACKAGE / "study").glob("*.py"):
+        assert not re.findall(r"cantons\.engine\.\w+", file.read_text()), f"{file.name} looks into an engine"
+        assert not re.findall(r"\.(mesh|in_flight|group)\b", file.read_text()), f"{file.name} reads an engine's state"
+
+
 def test_what_methods_are_made_of_knows_no_method():
     for file in (PACKAGE / "algorithm" / "parts").glob("*.py"):
         for module in re.findall(r"(?:from|import) (cantons\.algorithm[\w.]*)", file.read_text()):

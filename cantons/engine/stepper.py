@@ -15,7 +15,7 @@ from cantons.engine.in_flight import InFlight, held_messages
 from cantons.engine.init import initial_state, seed_keys, starting_point, with_rule
 from cantons.engine.mapping import Fanout
 from cantons.engine.online import begin_online, online_step
-from cantons.engine.round import Arrays, exchange, one_round
+from cantons.engine.round import Arrays, exchange, one_round, travelling
 from cantons.errors import InputError
 from cantons.protocol import (
     Algorithm,
@@ -76,6 +76,13 @@ def blank_snapshot(problem: Problem, algorithm: Algorithm, clock: Clock, populat
         begin = partial(begin_run, problem, algorithm, clock, population=population)
         state = jax.jit(lambda arrays, key, parts: begin(arrays, key, parts))(arrays, key, parts)
     return jax.device_get(Snapshot(state, parts[1]))
+
+
+def shapes_that_travel(problem: Problem, algorithm: Algorithm, train: Examples) -> tuple[PyTree, PyTree]:
+    """What goes down to and up from one client, as shapes; nothing is computed."""
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    state = jax.eval_shape(lambda key: initial_state(algorithm, key, problem.init(key), train.population), key)
+    return travelling(algorithm, Arrays(train, None, (), key), state)
 
 
 def message_held(state: State, index: int) -> Message | None:

@@ -11,12 +11,10 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
 
-import jax
 import numpy as np
 
 from cantons.data import Federation, digits, synthetic_bandit
-from cantons.engine.init import initial_state
-from cantons.engine.round import Arrays, travelling
+from cantons.engine import shapes_that_travel
 from cantons.errors import InputError, unknown
 from cantons.metrics import leaves
 from cantons.options import meanings, options_of
@@ -104,9 +102,7 @@ def what_travels(recipe: Recipe) -> tuple[list, list, str]:
     """Every leaf that goes down and up, and for which example."""
     images, contexts = digits(clients=5), synthetic_bandit(clients=5, contexts=5, test_contexts=0)
     (example, data, problem), algorithm = first_fitting(recipe, example_problems(images, images, contexts))
-    key = jax.eval_shape(lambda: jax.random.key(0))
-    state = jax.eval_shape(lambda key: initial_state(algorithm, key, problem.init(key), data.population), key)
-    message, upload = travelling(algorithm, Arrays(data.train, None, (), key), state)
+    message, upload = shapes_that_travel(problem, algorithm, data.train)
     return leaves(message), leaves(upload), example
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from cantons.data import with_validation
-from cantons.engine.stepper import blank_snapshot
+from cantons.engine import blank_snapshot
 from cantons.errors import InputError
 from cantons.problem import problem_from_spec
 from cantons.protocol import Problem, Recipe

@@ -10,7 +10,7 @@ import numpy as np
 
 from cantons.clock import rounds as rounds_clock
 from cantons.data import Federation, pooled, with_validation
-from cantons.engine.init import seed_keys, starting_point
+from cantons.engine import seed_keys, starting_point
 from cantons.errors import InputError, at_least, one_of
 from cantons.protocol import Algorithm, Averages, Clock, Engine, Parts, Problem, PyTree, Recipe
 

@@ -11,9 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from cantons.engine.client import sent_to
-from cantons.engine.init import seed_keys
-from cantons.engine.stepper import message_held
+from cantons.engine import message_held, seed_keys, sent_to
 from cantons.errors import InputError, unknown
 from cantons.protocol import Algorithm, Problem, PyTree, Snapshot, State
 

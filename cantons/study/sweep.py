@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from cantons.engine import Local
-from cantons.engine.batched import real_options
+from cantons.engine import Local, real_options
 from cantons.errors import InputError
 from cantons.protocol import Engine
 from cantons.study.callbacks import Callback

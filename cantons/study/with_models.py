@@ -18,7 +18,7 @@ import numpy as np
 from cantons.algorithm import fedres_online_sgd
 from cantons.clock import online
 from cantons.data import Federation
-from cantons.engine.devices import floats
+from cantons.engine import floats
 from cantons.errors import InputError, one_of
 from cantons.local_models.clients import check_outputs
 from cantons.local_models.local_model import LocalModel, Models, kind, one_for_each

@@ -1,1 +1,1 @@
-"""Owns: what several methods are made of. May import: aggregate, options, protocol, errors; no method."""
+"""Owns: what several methods are made of, and no method. May import: aggregate, options, protocol, errors."""
