@@ -30,7 +30,7 @@ class Path:
     def __init__(self, values, recipe, steps=STEPS, loss="half_squared", start=0.0, problem=None, **clock):
         data = federation(values)
         problem = problem or ct.target(data, loss=loss, start=start)
-        session = start(ct.Local(), problem, recipe.build(problem, data.population),
+        session = starting.start(ct.Local(), problem, recipe.build(problem, data.population),
                                    ct.online(**clock).build(data.population), data, None, 0)
         state, self.points, charged, everyone = session.begin(), [], [], []
         for step in range(steps):

@@ -125,10 +125,11 @@ def test_a_best_point_that_is_searched_for_is_that_of_all_rows_met(active):
     assert result.final[REGRET] == pytest.approx((charged - least) / CLIENTS, abs=1e-7)
 
 
-def test_a_trace_in_which_all_act_changes_no_bit():
+def test_a_trace_in_which_all_act_changes_nothing():
     silent, full = played(np.ones((3, CLIENTS), bool), every=4), played(None, every=4)
     for one, other in zip(silent.history, full.history, strict=True):
-        assert [one.get(key) for key in (REGRET, DYNAMIC)] == [other.get(key) for key in (REGRET, DYNAMIC)]
+        for key in (REGRET, DYNAMIC):
+            assert one.get(key) == (other.get(key) and pytest.approx(other[key], rel=1e-12))
 
 
 def test_a_recorded_stream_has_its_regret():
@@ -141,7 +142,8 @@ def test_a_recorded_stream_has_its_regret():
     point, charged, met = np.zeros(2), 0.0, np.array([row for _, row, _ in rows])
     for row in met:
         charged += ((point - row) ** 2).sum() / 2
-        point = np.clip(point - 0.3 * (point - row), -1, 1)
+        moved = np.clip(point - 0.3 * (point - row), -1, 1)
+        point = (2 * point + moved) / 3  # the two who had no example bring their points to the meeting too
     least = ((np.clip(met.mean(axis=0), -1, 1) - met) ** 2).sum() / 2
     assert active.sum(axis=1).tolist() == [1] * 20
     assert 3 * final[REGRET] == pytest.approx(charged - least, abs=1e-9)
