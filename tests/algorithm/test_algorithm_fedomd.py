@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import starting
 
 import cantons as ct
 from cantons.mirror import ball, euclidean, p_norm
