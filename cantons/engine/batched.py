@@ -136,7 +136,9 @@ class BatchedSession:
 
     def prepare(self, states: State) -> None:
         if self._block is None:
-            self._block = jax.jit(self._rounds, donate_argnums=2).lower(
+            # Where the states lie is said, not left to the compiler: it would gather the empty arrays among them.
+            where = jax.tree.map(lambda leaf: leaf.sharding, states)
+            self._block = jax.jit(self._rounds, donate_argnums=2, out_shardings=where).lower(
                 self.common, self.own, states, np.int32(0)).compile()
 
     def advance(self, states: State, until: int) -> State:
