@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from cantons.study.callbacks import Callback
     from cantons.study.load import load
     from cantons.study.result import Result, Trained
+    from cantons.study.rollouts import rollouts
     from cantons.study.run import run
     from cantons.study.with_models import run_with_models
 
@@ -100,6 +101,7 @@ _HOMES = {
     "cantons.study.callbacks": "Callback",
     "cantons.study.load": "load",
     "cantons.study.result": "Result Trained",
+    "cantons.study.rollouts": "rollouts",
     "cantons.study.run": "run",
     "cantons.study.with_models": "run_with_models",
 }
@@ -183,6 +185,7 @@ __all__ = [
     "regression",
     "residual",
     "restaurants",
+    "rollouts",
     "rounds",
     "run",
     "run_with_models",
