@@ -88,6 +88,7 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.study.load import load as load
     from cantons.study.result import Result as Result
     from cantons.study.result import Trained as Trained
+    from cantons.study.rollouts import rollouts as rollouts
     from cantons.study.run import run as run
     from cantons.study.with_models import run_with_models as run_with_models
 
@@ -115,6 +116,7 @@ _HOMES = {
     "cantons.study.callbacks": "Callback",
     "cantons.study.load": "load",
     "cantons.study.result": "Result Trained",
+    "cantons.study.rollouts": "rollouts",
     "cantons.study.run": "run",
     "cantons.study.with_models": "run_with_models",
 }

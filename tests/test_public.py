@@ -13,8 +13,9 @@ FACE = """
     fedavg_finetune fedavgm federation fedomd fedopt fedprox fedres_avg fedres_bandit fedres_erm fedres_naive
     fedres_online_sgd fedres_sgd fedsgd fedyogi fictitious_play from_clients from_equinox from_flax from_functions
     from_iterable from_stream hdf5 huggingface independent l2gd leaf libsvm linear load logistic mlp movielens npz
-    online online_central online_independent parquet regression residual restaurants rounds run run_with_models
-    scaffold stream synthetic synthetic_bandit synthetic_mixture target task_protocol text with_validation
+    online online_central online_independent parquet regression residual restaurants rollouts rounds run
+    run_with_models scaffold stream synthetic synthetic_bandit synthetic_mixture target task_protocol text
+    with_validation
 """.split()
 
 

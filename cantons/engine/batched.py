@@ -136,7 +136,9 @@ class BatchedSession:
 
     def prepare(self, states: State) -> None:
         if self._block is None:
-            self._block = jax.jit(self._rounds, donate_argnums=2).lower(
+            # Where the states lie is said, not left to the compiler: it would gather the empty arrays among them.
+            where = jax.tree.map(lambda leaf: leaf.sharding, states)
+            self._block = jax.jit(self._rounds, donate_argnums=2, out_shardings=where).lower(
                 self.common, self.own, states, np.int32(0)).compile()
 
     def advance(self, states: State, until: int) -> State:
@@ -154,8 +156,7 @@ class BatchedSession:
 
     def whole(self, states: State) -> list[Snapshot]:
         here = jax.device_get(states)
-        starts = jax.device_get(jax.jit(jax.vmap(lambda key: self.problem.init(key)[1]))(self.own.start_key))
-        return [Snapshot(*_one((here, starts), index)) for index in range(len(self.runs))]
+        return [Snapshot(*_one((here, self._start_private), index)) for index in range(len(self.runs))]
 
     def travel(self, states: State) -> tuple[Message, Upload]:
         first, state = _one((self.own, states), 0)
@@ -206,6 +207,10 @@ class BatchedSession:
 
         one_by_one = Fanout(self.outer.mesh, self.outer.group if self._accelerated else 1)
         return map_sharded(one_by_one, each, common, (variants, states))
+
+    @cached_property
+    def _start_private(self) -> PyTree:
+        return jax.device_get(jax.jit(jax.vmap(lambda key: self.problem.init(key)[1]))(self.own.start_key))
 
     @cached_property
     def _inspect(self) -> Any:

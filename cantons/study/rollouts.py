@@ -1,4 +1,4 @@
-"""The same study on many federations, each drawn anew: one compiled program for all of them."""
+"""Several runs of one problem as one compiled program: other data, step sizes, clocks or seeds."""
 
 from __future__ import annotations
 
@@ -15,41 +15,56 @@ from cantons.study.callbacks import Callback
 from cantons.study.loop import Loop
 from cantons.study.resolve import Resolved, check_engine, resolve
 
-AT_ONCE = 50  # federations on the devices at a time
+AT_ONCE = 50  # runs on the devices at a time
 
 
-def rollouts(problem: Problem, federations: Sequence[Federation], algorithm: Recipe, *, rounds: int,
-             clock: Recipe | Sequence[Recipe] | None = None, aggregate: Recipe | None = None,
-             evaluate_every: int | Sequence[int] | None = None, seed: int = 0, precision: str = "float32",
-             engine: Engine | None = None, at_once: int = AT_ONCE,
+def rollouts(problem: Problem, data: Federation | Sequence[Federation], algorithm: Recipe | Sequence[Recipe], *,
+             rounds: int, clock: Recipe | Sequence[Recipe] | None = None, aggregate: Recipe | None = None,
+             seed: int | Sequence[int] = 0, evaluate_every: int | Sequence[int] | None = None,
+             precision: str = "float32", engine: Engine | None = None, at_once: int = AT_ONCE,
              watch: Callable[[int, int], None] = lambda done, total: None) -> list[list[dict[str, Any]]]:
-    """Run `algorithm` once on every federation; a history for each, with one row per evaluation.
+    """Run several runs of one problem as one compiled program; a history for each, with one row per evaluation.
 
-    The federations have as many clients and features as each other; rollout number k starts from seed + k. `clock` may
-    be a list with one for each. Evaluations come every `evaluate_every` rounds, or after the rounds it lists, and after
-    the last. `at_once` federations are in memory together; `watch(done, total)` hears of progress.
+    Of `data`, `algorithm`, `clock` and `seed` give one for all runs, or a list with one for each. Federations have as
+    many clients and features as each other, algorithms differ in real numbers alone, such as their step sizes. From a
+    single `seed` run number k starts at seed + k. Evaluations come every `evaluate_every` rounds, or after the rounds
+    it lists, and after the last. `at_once` runs are in memory together; `watch(done, total)` hears of progress.
     """
     at_least("at_once", at_once, 1)
-    clocks = [clock] * len(federations) if clock is None or isinstance(clock, Recipe) else list(clock)
-    if len(clocks) != len(federations):
-        raise InputError(f"there are {len(clocks)} clocks for {len(federations)} federations; give one, or one each.")
+    number = _number(federations=data, algorithms=algorithm, clocks=clock, seeds=seed)
+    seeds = [seed + place for place in range(number)] if isinstance(seed, int) else seed
+    federations = [data] * number if isinstance(data, Federation) else pad_to_same_shape(data)
+    recipes = [algorithm] * number if isinstance(algorithm, Recipe) else algorithm
+    clocks = [clock] * number if clock is None or isinstance(clock, Recipe) else clock
     every = evaluate_every or rounds
     chosen = range(every, rounds, every) if isinstance(every, int) else every
     stops = sorted({stop for stop in chosen if 0 < stop < rounds} | {rounds})
     engine = engine or Local()
-    runs = [resolve(problem, data, algorithm, rounds=rounds, clock=ticking, aggregate=aggregate, seed=seed + number,
+    runs = [resolve(problem, one, recipe, rounds=rounds, clock=ticking, aggregate=aggregate, seed=own,
                     precision=precision, engine=engine)
-            for number, (data, ticking) in enumerate(zip(pad_to_same_shape(federations), clocks, strict=True))]
+            for one, recipe, ticking, own in zip(federations, recipes, clocks, seeds, strict=True)]
     if all(ticking is clocks[0] for ticking in clocks) and all(run.data.arrivals is None for run in runs):
         runs = [run._replace(parts=run.parts._replace(clock=runs[0].parts.clock)) for run in runs]
     together = engine.together()
     size = min(at_once, len(runs)) if together is not None else 1
     found: list[list[dict[str, Any]]] = []
     for first in range(0, len(runs), size):
-        # The last program is as large as the others: it repeats its last federation.
+        # The last program is as large as the others: it repeats its last run.
         group = [runs[min(first + place, len(runs) - 1)] for place in range(size)]
         found += _play(together or engine, group, stops, _Watcher(watch, first * rounds, size, len(runs) * rounds))
     return found[:len(runs)]
+
+
+def _number(**given: Any) -> int:
+    """How many runs these are: as many as there are in each list."""
+    counts = {name: len(values) for name, values in given.items()
+              if isinstance(values, Sequence) and not isinstance(values, Recipe)}
+    if not counts:
+        raise InputError("give a list of federations, algorithms, clocks or seeds, one for each run.")
+    if len(set(counts.values())) > 1:
+        lists = " and ".join(f"{count} {name}" for name, count in counts.items())
+        raise InputError(f"there are {lists}; give one for all runs, or one for each.")
+    return next(iter(counts.values()))
 
 
 def _play(engine: Engine, runs: Sequence[Resolved], stops: Sequence[int],

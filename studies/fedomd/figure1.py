@@ -9,24 +9,19 @@ seeds, bands reach from the smallest to the largest. Figures, numbers (figure1.j
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
-import matplotlib
 import numpy as np
+from matplotlib import pyplot
 
 import cantons as ct
-from cantons.engine.devices import one_device_per_core
 from cantons.regret.fedomd_bounds import fedomd_theorem1_step_size
-from cantons.study.rollouts import rollouts
 
-matplotlib.use("Agg")
-from matplotlib import pyplot
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import kit
 
 
 class Settings(NamedTuple):
@@ -47,7 +42,6 @@ class Settings(NamedTuple):
 QUICK = Settings(steps=200, seeds=2, evaluations=8, short=100)
 READINGS = {"variance 5": np.sqrt(5.0), "standard deviation 5": 5.0}
 BOX = {"name": "box", "low": -3, "high": 3}
-COLOURS = ("#0072b2", "#009e73", "#e69f00", "#d55e00", "#cc79a7")
 KEYS = ("collective_regret", "dynamic_regret", "collective_bound")
 
 
@@ -69,9 +63,9 @@ def played(settings: Settings, streams: dict[str, list[ct.Federation]], clocks: 
     """Every stream under every clock, all as one program; the clocks must have their shapes in common."""
     problem = ct.target(next(iter(streams.values()))[0], **about)
     cells = [(name, clock, one) for name, own in streams.items() for clock in clocks for one in own]
-    rows = rollouts(problem, [one for *_, one in cells], recipe, rounds=steps, precision="float64", at_once=len(cells),
-                    clock=[clocks[clock] for _, clock, _ in cells],
-                    evaluate_every=grid(steps, settings.evaluations))
+    rows = ct.rollouts(problem, [one for *_, one in cells], recipe, rounds=steps, precision="float64",
+                       at_once=len(cells), clock=[clocks[clock] for _, clock, _ in cells],
+                       evaluate_every=grid(steps, settings.evaluations))
     found: dict[tuple[str, str], list[list[dict[str, Any]]]] = {}
     for (name, clock, _), history in zip(cells, rows, strict=True):
         found.setdefault((name, clock), []).append(history)
@@ -127,9 +121,8 @@ def constant(settings: Settings) -> dict[tuple[str, str], Curves]:
 
 def panel(axes: Any, curves: dict[str, Curves], title: str, bound: bool = False) -> None:
     for place, (label, found) in enumerate(curves.items()):
-        values, colour = found.collective_regret, COLOURS[place % len(COLOURS)]
-        axes.plot(found.steps, values.mean(axis=0), color=colour, label=label, linewidth=1.5)
-        axes.fill_between(found.steps, values.min(axis=0), values.max(axis=0), color=colour, alpha=0.15, linewidth=0)
+        values, colour = found.collective_regret, kit.COLOURS[place]
+        kit.plot_band(axes, found.steps, values, values.mean(axis=0), colour, label=label, linewidth=1.5)
         if bound:
             axes.plot(found.steps, found.collective_bound.mean(axis=0), color=colour, linestyle="dotted", linewidth=1.2)
     axes.set(xscale="log", xlabel="steps T")
@@ -152,14 +145,14 @@ def draw(out: Path, left: dict, right: dict, simplex: dict, flat: dict) -> None:
         row[0].set_ylabel("collective regret R_T")
     for axes in places[0]:
         axes.legend(frameon=False, fontsize=8, loc="upper left")
-    picture.savefig(out / "figure1.png", dpi=90)
+    kit.save_figure(picture, out / "figure1.png")
     picture, places = pyplot.subplots(1, 3, figsize=(10.5, 3.4), layout="constrained")
     panel(places[0], by_clock(simplex, "simplex"), "experts on a simplex; dotted: (7)", bound=True)
     places[0].set(yscale="log", ylabel="collective regret R_T")
     for axes, stream in zip(places[1:], dict.fromkeys(name for name, _ in flat), strict=True):
         panel(axes, by_clock(flat, stream), f"eq. (46), step size 0.1, {stream}")
     places[0].legend(frameon=False, fontsize=8)
-    picture.savefig(out / "theorem1.png", dpi=90)
+    kit.save_figure(picture, out / "theorem1.png")
 
 
 def outcome(curves: Curves) -> dict[str, Any]:
@@ -174,51 +167,42 @@ def outcome(curves: Curves) -> dict[str, Any]:
             else None}
 
 
-def table(found: dict[tuple[str, str], Curves]) -> list[str]:
-    lines = ["| stream | clock | R_T | smallest to largest | per unit of log T | dynamic regret | bound | holds |",
-             "| --- | --- | --- | --- | --- | --- | --- | --- |"]
+def table(found: dict[tuple[str, str], Curves]) -> str:
+    rows = []
     for stream in dict.fromkeys(name for name, _ in found):
         for clock, curves in by_clock(found, stream).items():
             end = outcome(curves)
             bound = "none" if end["holds"] is None else f"{end['bound']:.3g}"
             held = {None: "", True: "yes", False: "**no**"}[end["holds"]]
-            lines.append(f"| {stream} | {clock} | {end['regret']:.1f} | {end['least']:.1f} to {end['most']:.1f} | "
-                         f"{end['growth']:.2f} | {end['dynamic']:.0f} | {bound} | {held} |")
-    return [*lines, ""]
+            rows.append([stream, clock, f"{end['regret']:.1f}", f"{end['least']:.1f} to {end['most']:.1f}",
+                         f"{end['growth']:.2f}", f"{end['dynamic']:.0f}", bound, held])
+    return kit.table(["stream", "clock", "R_T", "smallest to largest", "per unit of log T", "dynamic regret", "bound",
+                      "holds"], rows)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="two seeds of 200 steps")
-    parser.add_argument("--out", type=Path, default=Path("results/fedomd"))
-    options = parser.parse_args()
-    one_device_per_core()
-    options.out.mkdir(parents=True, exist_ok=True)
-    if jax.config.jax_compilation_cache_dir is None:
-        jax.config.update("jax_compilation_cache_dir", str((options.out / "programs").resolve()))
-    settings = QUICK if options.quick else Settings()
-    began = time.perf_counter()
+def main(arguments: list[str] | None = None) -> None:
+    given = kit.read_arguments(__doc__, "results/fedomd", arguments)
+    settings, watch = QUICK if given.quick else Settings(), kit.Watch()
     left, right = figure1(settings)
-    seconds = time.perf_counter() - began
+    seconds = watch.seconds
+    watch("Figure 1")
     step_size, simplex = experts(settings)
     flat = constant(settings)
-    draw(options.out, left, right, simplex, flat)
+    draw(given.out, left, right, simplex, flat)
     parts = {"Figure 1, left": left, "Figure 1, right": right,
              f"Experts on a simplex, entropy map, step size {step_size:.3g}": simplex,
              "Equation (46) with the constant step size 0.1": flat}
-    text = [f"T = {settings.steps} ({settings.short} with a constant step size), {settings.clients} clients, "
-            f"{settings.seeds} seeds.", ""]
-    for title, found in parts.items():
-        text += [f"## {title}", "", *table(found)]
-    (options.out / "figure1.md").write_text("\n".join(text))
-    (options.out / "figure1.json").write_text(json.dumps({
-        "settings": settings._asdict(), "seconds_figure1": seconds, "seconds": time.perf_counter() - began,
-        "parts": {title: [{"stream": stream, "clock": clock, **outcome(curves), "steps": curves.steps.tolist(),
-                           "curve": curves.collective_regret.mean(axis=0).tolist()}
-                          for (stream, clock), curves in found.items()] for title, found in parts.items()}},
-        default=float))
-    print("\n".join(text))
-    print(f"{seconds:.0f} s for Figure 1, {time.perf_counter() - began:.0f} s in all; see {options.out}")
+    text = "\n\n".join([
+        f"T = {settings.steps} ({settings.short} with a constant step size), {settings.clients} clients, "
+        f"{settings.seeds} seeds.", *(f"## {title}\n\n{table(found)}" for title, found in parts.items())]) + "\n"
+    (given.out / "figure1.md").write_text(text)
+    kit.save_numbers(given.out / "figure1.json", {
+        "settings": settings._asdict(), "seconds_figure1": seconds, "seconds": watch.seconds,
+        "parts": {title: [{"stream": stream, "clock": clock, **outcome(curves), "steps": curves.steps,
+                           "curve": curves.collective_regret.mean(axis=0)}
+                          for (stream, clock), curves in found.items()] for title, found in parts.items()}})
+    print(text)
+    watch(f"everything; see {given.out}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """FedOMD on two real streams: forest cover types in the order of the file, film ratings by their time stamps.
 
-    python studies/fedomd/streams.py [--quick] [--out DIR]
+    python studies/fedomd/streams.py [--quick] [--data DIR] [--out DIR]
 
 Every client is scored on each row before it learns from it. Step sizes s / sqrt(t) are chosen for each method from a
 grid on the first tenth of the stream, and what is reported is the rest of it. A figure, numbers (streams.json) and
@@ -10,32 +10,25 @@ take their place.
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
-import matplotlib
 import numpy as np
-from PIL import Image
+from matplotlib import pyplot
 
 import cantons as ct
 from cantons.data import Stream, Table, as_stream, from_stream
-from cantons.engine.batched import BatchedSession
-from cantons.engine.devices import one_device_per_core
-from cantons.protocol import Recipe
-from cantons.study.record import traffic_of, travelled
+from cantons.protocol import Algorithm, Problem, Recipe
+from cantons.recipe import algorithm
 
-matplotlib.use("Agg")
-from matplotlib import pyplot
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import kit
 
-FOLDER = Path(__file__).resolve().parents[2].parent / "shared" / "data"  # beside the repository; never in it
 GRID = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)  # s
 BLOCKS = 20  # of the stream, the first two of which choose the step size
-COLOURS = ("#0072b2", "#009e73", "#e69f00", "#999999", "#d55e00", "#000000")
+COLOURS = (kit.BLUE, kit.GREEN, kit.ORANGE, kit.GREY, kit.RED, kit.BLACK)
 LINES = ("solid", "solid", "solid", "dashed", "solid", "dotted")
 MARKS = ("o", "o", "o", "", "s", "x")
 
@@ -59,7 +52,7 @@ class Task(NamedTuple):
     data: ct.Federation
     active: np.ndarray | None
     steps: int
-    problem: Callable[..., Any]  # split -> problem
+    problem: Callable[[str], Problem]  # of a split
     radius: float
     notes: dict[str, float]  # what those who learn nothing would be charged after the first tenth, and the like
 
@@ -129,7 +122,6 @@ def ratings(settings: Settings, folder: Path) -> Task:
              "median number of active users": float(np.median(played.sum(axis=1))),
              "loss of the mean rating so far": constant_loss(data, played, tenth, own=False),
              "loss of the own mean so far": constant_loss(data, played, tenth, own=True)}
-    notes |= {f"share of rows lost at meetings, tau = {tau}": lost(played, tau) for tau in settings.periods if tau > 1}
     return Task(f"{title}, {data.population} users", data, played, settings.ticks,
                 lambda split: ct.regression(data, ct.linear(), split=split), 5.0, notes)
 
@@ -150,12 +142,6 @@ def constant_loss(data: ct.Federation, active: np.ndarray, first: int, own: bool
     return float(np.concatenate(losses).mean())
 
 
-def lost(active: np.ndarray, tau: int) -> float:
-    """Who is silent in the last step before a meeting does not upload, and goes on from the mean of the others."""
-    gaps = active[: len(active) // tau * tau].reshape(-1, tau, active.shape[1])
-    return float((gaps & ~gaps[:, -1:]).sum() / active.sum())
-
-
 def methods(settings: Settings, radius: float) -> dict[str, Method]:
     ball = {"name": "ball", "radius": radius}
 
@@ -172,30 +158,29 @@ def methods(settings: Settings, radius: float) -> dict[str, Method]:
     }
 
 
+@algorithm
+def decaying(problem: Problem, population: int, *, start: float, method: Callable[[Any], Recipe]) -> Algorithm:
+    """A method whose step size is start / sqrt(t).
+
+    start: the first step size.
+    method: a step size -> the method.
+    """
+    return method({"name": "sqrt_decay", "start": start}).build(problem, population)
+
+
 def played(task: Task, method: Method) -> list[list[dict[str, Any]]]:
     """One program runs all step sizes over the whole stream; for each, a row at the end of every block."""
-    problem = task.problem(method.split)
-    clock = ct.online(sync=method.sync, batch=method.rows, active=gathered(task, method.rows)).build(
-        task.data.population)
-
-    def build(options):
-        return method.algorithm({"name": "sqrt_decay", "start": options["start"]}).build(problem, task.data.population)
-
-    many = BatchedSession(problem, build, clock, task.data, None, {"start": np.array(GRID)}, np.zeros(len(GRID), int))
-    states = many.begin()
-    traffic = traffic_of(*many.message_and_upload(states))
-    histories: list[list[dict[str, Any]]] = [[] for _ in GRID]
-    for block in range(1, BLOCKS + 1):
-        states = many.advance(states, task.steps * block // BLOCKS)
-        here = jax.device_get(states)
-        for index, history in enumerate(histories):
-            state = jax.tree.map(lambda leaf, index=index: leaf[index], here)
-            rows = int(np.sum(state.in_flight.met) - np.sum(state.rejected))
-            row = {"step": int(state.round), "rows": rows, **met_online(problem, task.data, state)[0],
-                   **travelled(task.data, state, traffic)[0]}
-            if method.rows > 1:  # only who is about to act needs the model
-                row["bytes_per_client"] = row["uploads"] * sum(traffic.values()) / task.data.population
-            history.append(row)
+    acts, population = gathered(task, method.rows), task.data.population
+    histories = ct.rollouts(task.problem(method.split), task.data,
+                            [decaying(start=start, method=method.algorithm) for start in GRID], seed=[0] * len(GRID),
+                            rounds=task.steps, clock=ct.online(sync=method.sync, batch=method.rows, active=acts),
+                            evaluate_every=[task.steps * block // BLOCKS for block in range(1, BLOCKS + 1)])
+    for row in (row for history in histories for row in history):
+        step = row["round"]
+        row["rows"] = int(step * population if acts is None else acts[:step].sum()) - row["rejected_uploads"]
+        if method.rows > 1:  # only who is about to act needs the model, which went to everybody at every step
+            message = row["bytes_down"] / (step * population)
+            row["bytes_per_client"] = (row["uploads"] * message + row["bytes_up"]) / population
     return histories
 
 
@@ -217,7 +202,7 @@ def outcome(histories: list[list[dict[str, Any]]]) -> dict[str, Any]:
     best = int(np.argmin(early))
     history = histories[best]
     found: dict[str, Any] = {"s": GRID[best], "at_the_edge": best in (0, len(GRID) - 1),
-                             "steps": [row["step"] for row in history],
+                             "steps": [row["round"] for row in history],
                              "bytes_per_client": history[-1]["bytes_per_client"],
                              "rejected": history[-1]["rejected_uploads"]}
     for metric in ("loss", "accuracy"):
@@ -256,47 +241,37 @@ def draw(out: Path, tasks: list[Task], found: dict[str, dict[str, Any]]) -> None
                 axes.spines[side].set_visible(False)
     picture.legend(*places[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=6, frameon=False,
                    fontsize=8, columnspacing=1.2)
-    picture.savefig(out / "streams.png", dpi=80)
-    Image.open(out / "streams.png").quantize(64).save(out / "streams.png", optimize=True)
+    kit.save_figure(picture, out / "streams.png", shades=64, dpi=80)
 
 
-def table(task: Task, found: dict[str, Any]) -> list[str]:
+def table(task: Task, found: dict[str, Any]) -> str:
     classes = task.data.classes is not None
-    lines = [f"## {task.title}, {task.steps} steps", "",
-             f"| method | s | loss |{' accuracy |' if classes else ''} best loss of the grid | KiB per client |",
-             f"| --- | --- | --- |{' --- |' if classes else ''} --- | --- |"]
-    for label, one in found.items():
-        accuracy = f" {one['accuracy']:.3f} |" if classes else ""
-        lines.append(f"| {label} | {one['s']:.2g}{' (edge)' if one['at_the_edge'] else ''} | {one['loss']:.4f} |"
-                     f"{accuracy} {np.nanmin(one['loss_of_grid']):.4f} | {one['bytes_per_client'] / 1024:.1f} |")
-    return [*lines, "", *(f"- {what}: {value:.6g}" for what, value in task.notes.items()), ""]
+    rows = [[label, f"{one['s']:.2g}{' (edge)' if one['at_the_edge'] else ''}", f"{one['loss']:.4f}",
+             *([f"{one['accuracy']:.3f}"] if classes else []), f"{np.nanmin(one['loss_of_grid']):.4f}",
+             f"{one['bytes_per_client'] / 1024:.1f}"] for label, one in found.items()]
+    head = ["method", "s", "loss", *(["accuracy"] if classes else []), "best loss of the grid", "KiB per client"]
+    notes = "\n".join(f"- {what}: {value:.6g}" for what, value in task.notes.items())
+    return f"## {task.title}, {task.steps} steps\n\n{kit.table(head, rows)}\n\n{notes}\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="a tenth of the streams")
-    parser.add_argument("--out", type=Path, default=Path("results/fedomd_streams"))
-    parser.add_argument("--data", type=Path, default=FOLDER, help="the folder of covtype.npz and movielens1m.npz")
-    options = parser.parse_args()
-    one_device_per_core()
-    options.out.mkdir(parents=True, exist_ok=True)
-    settings, began = QUICK if options.quick else Settings(), time.perf_counter()
-    tasks = [cover_types(settings, options.data), ratings(settings, options.data)]
+def main(arguments: list[str] | None = None) -> None:
+    given = kit.read_arguments(__doc__, "results/fedomd_streams", arguments, data=kit.FILES)
+    settings, watch = QUICK if given.quick else Settings(), kit.Watch()
+    tasks = [cover_types(settings, given.data), ratings(settings, given.data)]
     found: dict[str, dict[str, Any]] = {}
     for task in tasks:
         found[task.title] = {}
         for label, method in methods(settings, task.radius).items():
             found[task.title][label] = outcome(played(task, method))
-            print(f"{time.perf_counter() - began:4.0f} s  {task.title}: {label}", flush=True)
-    seconds = time.perf_counter() - began
-    text = [line for task in tasks for line in table(task, found[task.title])]
-    (options.out / "streams.md").write_text("\n".join(text))
-    (options.out / "streams.json").write_text(json.dumps({
-        "settings": settings._asdict(), "grid": GRID, "seconds": seconds, "found": found,
-        "notes": {task.title: task.notes for task in tasks}}, default=float))
-    draw(options.out, tasks, found)
-    print("\n".join(text))
-    print(f"{seconds:.0f} s; see {options.out}")
+            watch(f"{task.title}: {label}")
+    text = "\n".join(table(task, found[task.title]) for task in tasks)
+    (given.out / "streams.md").write_text(text)
+    kit.save_numbers(given.out / "streams.json", {
+        "settings": settings._asdict(), "grid": GRID, "seconds": watch.seconds, "found": found,
+        "notes": {task.title: task.notes for task in tasks}})
+    draw(given.out, tasks, found)
+    print(text)
+    print(f"see {given.out}")
 
 
 if __name__ == "__main__":

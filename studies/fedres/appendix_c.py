@@ -12,27 +12,32 @@ numbers for it: here are 10 clients, 5 features, u and v drawn from N(0, 1).
 
 from __future__ import annotations
 
-import argparse
-import json
-import time
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import matplotlib
 import numpy as np
-from jax.flatten_util import ravel_pytree
+from matplotlib import pyplot
 
 import cantons as ct
-from cantons.engine.batched import BatchedSession
-from cantons.engine.devices import one_device_per_core
 from cantons.protocol import Problem, Recipe
+from cantons.study.resolve import resolve
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import kit
 
+
+class Settings(NamedTuple):
+    rollouts: int = 50
+    steps: int = 20_000
+    example_rollouts: int = 20  # of Example 2
+    example_steps: int = 2000
+
+
+QUICK = Settings(rollouts=4, steps=600, example_rollouts=4, example_steps=600)
 CLIENTS, WIDTH, SLOW = 10, 5, 0.01  # of Example 2; the step size of its gradient steps
 LATE = 0.1  # the last tenth of the steps is late
 METHODS = {
@@ -41,7 +46,7 @@ METHODS = {
     "fictitious play": ct.fictitious_play(),
 }
 STEP_SIZES = (0.02, 0.05, 0.1, 0.15, 0.2, 1.0)
-COLOURS = ("#0072B2", "#009E73", "#D55E00", "#CC79A7", "#E69F00", "#4D4D4D")
+COLOURS = (kit.BLUE, kit.GREEN, kit.RED, kit.PINK, kit.ORANGE, kit.DARK)
 
 
 class Course(NamedTuple):
@@ -74,18 +79,17 @@ def looks(steps: int) -> np.ndarray:
 
 
 def course(problem: Problem, federations: list[ct.Federation], recipe: Recipe, steps: int) -> Course:
-    """All rollouts in one program."""
-    clock = ct.online().build(federations[0].population)
-    algorithm = recipe.build(problem, federations[0].population)
-    many = BatchedSession(problem, lambda options: algorithm, clock, federations, None, {}, np.arange(len(federations)))
-    states, times = many.begin(), looks(steps)
-    vectors = jax.jit(jax.vmap(lambda shared, _: ravel_pytree(shared)[0]))
+    """All rollouts in one program. They are looked at too often to work out a whole row of numbers every time."""
+    engine = ct.Local().together()
+    session = engine.start([resolve(problem, data, recipe, rounds=steps, clock=ct.online(), seed=seed, engine=engine,
+                                    precision="float64").parts for seed, data in enumerate(federations)])
+    state, times = session.begin(), looks(steps)
     charged, shared = [], []
     for until in times:
-        states = many.advance(states, int(until))
-        scores = np.asarray(states.in_flight.scores["loss"])[: many.variants]
-        charged.append(scores.mean(axis=1))
-        shared.append(np.asarray(vectors(states.server.shared, states.round))[: many.variants])
+        state = session.advance(state, int(until))
+        charged.append([one.progress.charged["loss"].mean() for one in session.evaluate(state)])
+        shared.append([np.concatenate([[], *map(np.ravel, jax.tree.leaves(one.state.server.shared))])
+                       for one in session.whole(state)])
     return Course(times, np.array(charged), np.array(shared))
 
 
@@ -182,13 +186,12 @@ def appendix_c(number: int, steps: int, out: Path) -> dict[str, Any]:
     rows = rollouts_c(number, steps)
     federations = [ct.from_clients({"alone": (row, np.ones(steps))}, test=0) for row in rows]
     problem = problem_c(federations[0])
-    courses = {}
+    courses, watch = {}, kit.Watch()
     recipes = METHODS | {f"FedRes.SGD, eta = {size:g}": ct.fedres_online_sgd(step_size=size) for size in STEP_SIZES}
     recipes["fictitious play, minimum norm"] = ct.fictitious_play(ties="minimum_norm")
     for name, recipe in recipes.items():
-        began = time.perf_counter()
         courses[name] = course(problem, federations, recipe, steps)
-        print(f"{name:32} {time.perf_counter() - began:6.1f} s", flush=True)
+        watch(name)
     courses["normalised step, eta = 1"] = normalised(rows, steps, 1.0)
     courses["Algorithm 6 as printed"] = algorithm_6(rows, steps, printed=True)
     courses["Algorithm 6, re-applied"] = algorithm_6(rows, steps, printed=False)
@@ -237,7 +240,7 @@ def example_2(number: int, steps: int, out: Path) -> dict[str, Any]:
 
 
 def _figure_6(courses: dict[str, Course], path: Path) -> None:
-    picture, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4))
+    picture, (left, right) = pyplot.subplots(1, 2, figsize=(9, 3.4))
     for name, colour in zip([*METHODS, "normalised step, eta = 1", "Algorithm 6 as printed"], COLOURS, strict=False):
         found, style = courses[name], "-" if name in METHODS else "--"
         left.plot(found.steps[1:], found.running.mean(axis=1), style, color=colour, label=name)
@@ -247,12 +250,12 @@ def _figure_6(courses: dict[str, Course], path: Path) -> None:
     right.set(xlabel="step", ylabel="loss since the last look, median", yscale="log", xscale="log")
     picture.legend(*left.get_legend_handles_labels(), loc="lower center", ncol=3, frameon=False)
     picture.tight_layout(rect=(0, 0.13, 1, 1))
-    _save(path)
+    kit.save_figure(picture, path, dpi=80, bbox_inches="tight")
 
 
 def _figure_7(courses: dict[str, Course], path: Path) -> None:
     shown = [*METHODS, "Algorithm 6 as printed"]
-    picture, grid = plt.subplots(1, len(shown), figsize=(10.5, 2.9), sharey=True)
+    picture, grid = pyplot.subplots(1, len(shown), figsize=(10.5, 2.9), sharey=True)
     for axes, name in zip(grid, shown, strict=True):
         found = courses[name]
         for component, colour, wanted in ((0, COLOURS[0], 0), (1, COLOURS[2], 1)):
@@ -263,11 +266,11 @@ def _figure_7(courses: dict[str, Course], path: Path) -> None:
         axes.title.set_fontsize(10)
     picture.legend(*grid[0].get_legend_handles_labels(), loc="lower center", ncol=2, frameon=False)
     picture.tight_layout(rect=(0, 0.08, 1, 1))
-    _save(path)
+    kit.save_figure(picture, path, dpi=80, bbox_inches="tight")
 
 
 def _figure_example(courses: dict[str, Course], left_over: float, path: Path) -> None:
-    picture, axes = plt.subplots(figsize=(6.5, 3.6))
+    picture, axes = pyplot.subplots(figsize=(6.5, 3.6))
     styles = {"ERM": "-", "SGD": "--", "play": ":"}
     for name, found in courses.items():
         colour = COLOURS[2 if name.startswith("one") else 0 if name.startswith("each") else 1]
@@ -278,33 +281,29 @@ def _figure_example(courses: dict[str, Course], left_over: float, path: Path) ->
     axes.set(xlabel="step", ylabel="loss since the last look, median", yscale="log", xscale="log")
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     picture.tight_layout()
-    _save(path)
-
-
-def _save(path: Path) -> None:
-    plt.savefig(path, dpi=80, bbox_inches="tight")
-    plt.close()
+    kit.save_figure(picture, path, dpi=80, bbox_inches="tight")
 
 
 def tables(found: dict[str, Any]) -> str:
-    lines = ["| Appendix C | mean loss | median of mean losses | late loss (quartiles) | w^g at the end | arrived | "
-             "blown up |", "| --- |" + " ---: |" * 6]
+    rows = []
     for name, row in found["appendix_c"].items():
         low, high = row["late_quartiles"]
         arrived, blown_up = (f"{row[number]} of {row['rollouts']}" + (f", step {row[when]:.0f}" if row[number] else "")
                              for number, when in (("arrived", "median_arrival"), ("blown_up", "median_blow_up")))
-        if row["blown_up"] > row["rollouts"] / 2:
-            lines.append(f"| {name} | | | | | {arrived} | {blown_up} |")
-            continue
-        shared = ", ".join(f"{round(value, 3) + 0:.3f}" for value in row["final_shared"])
-        lines.append(f"| {name} | {row['mean_loss']:.3g} | {row['median_mean_loss']:.3g} | {_tiny(row['late_loss'])} "
-                     f"({_tiny(low)}, {_tiny(high)}) | {shared} | {arrived} | {blown_up} |")
-    lines += ["", "| Example 2 | late loss | over (v x)² (range) | median of mean losses |", "| --- |" + " ---: |" * 3]
+        numbers = [f"{row['mean_loss']:.3g}", f"{row['median_mean_loss']:.3g}",
+                   f"{_tiny(row['late_loss'])} ({_tiny(low)}, {_tiny(high)})",
+                   ", ".join(f"{round(value, 3) + 0:.3f}" for value in row["final_shared"])]
+        lost = row["blown_up"] > row["rollouts"] / 2
+        rows.append([name, *([""] * len(numbers) if lost else numbers), arrived, blown_up])
+    first = kit.table(["Appendix C", "mean loss", "median of mean losses", "late loss (quartiles)", "w^g at the end",
+                       "arrived", "blown up"], rows, numbers=True)
+    rows = []
     for name, row in found["example_2"]["arms"].items():
         low, high = row["over_vx2_range"]
-        lines.append(f"| {name} | {_tiny(row['late_loss'])} | {_tiny(row['over_vx2'])} ({_tiny(low)}, {_tiny(high)}) | "
-                     f"{row['median_mean_loss']:.2g} |")
-    return "\n".join(lines) + "\n"
+        rows.append([name, _tiny(row["late_loss"]), f"{_tiny(row['over_vx2'])} ({_tiny(low)}, {_tiny(high)})",
+                     f"{row['median_mean_loss']:.2g}"])
+    second = kit.table(["Example 2", "late loss", "over (v x)² (range)", "median of mean losses"], rows, numbers=True)
+    return f"{first}\n\n{second}\n"
 
 
 def _tiny(value: float) -> str:
@@ -312,24 +311,17 @@ def _tiny(value: float) -> str:
     return f"{value:.2g}" if value > 1e-14 else "< 1e-14"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("results/fedres_appendix_c"))
-    parser.add_argument("--quick", action="store_true", help="four rollouts of 600 steps")
-    options = parser.parse_args()
-    one_device_per_core()
-    options.out.mkdir(parents=True, exist_ok=True)
-    jax.config.update("jax_compilation_cache_dir", str((options.out / "programs").resolve()))
-    number, steps = (4, 600) if options.quick else (50, 20_000)
-    began = time.perf_counter()
+def main(arguments: list[str] | None = None) -> None:
+    given = kit.read_arguments(__doc__, "results/fedres_appendix_c", arguments)
+    settings, watch = QUICK if given.quick else Settings(), kit.Watch()
     with jax.enable_x64(True):
-        found = {"rollouts": number, "steps": steps, "appendix_c": appendix_c(number, steps, options.out),
-                 "example_2": example_2(min(number, 20), min(steps, 2000), options.out)}
-    found["seconds"] = round(time.perf_counter() - began, 1)
-    (options.out / "appendix_c.json").write_text(json.dumps(found, indent=1))
-    (options.out / "tables.md").write_text(tables(found))
+        found = {"rollouts": settings.rollouts, "steps": settings.steps,
+                 "appendix_c": appendix_c(settings.rollouts, settings.steps, given.out),
+                 "example_2": example_2(settings.example_rollouts, settings.example_steps, given.out)}
+    kit.save_numbers(given.out / "appendix_c.json", {**found, "seconds": round(watch.seconds, 1)})
+    (given.out / "tables.md").write_text(tables(found))
     print(tables(found))
-    print(f"{found['seconds']} s in all; pictures and tables are in {options.out}")
+    watch(f"everything; pictures and tables are in {given.out}")
 
 
 if __name__ == "__main__":

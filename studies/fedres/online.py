@@ -13,33 +13,38 @@ delay is split evenly between the two links. What the paper leaves open is said 
 
 from __future__ import annotations
 
-import argparse
 import json
-import time
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
-import matplotlib
 import numpy as np
-from tables import FOLDER, table, there
+from matplotlib import pyplot
+from tables import inputs_and_labels, there
 
 import cantons as ct
 from cantons.data import pad_to_same_shape
-from cantons.engine.devices import one_device_per_core
-from cantons.errors import InputError
-from cantons.study.rollouts import rollouts
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import kit
 
-STEPS, STEP_SIZE, LEAST = 500, 10.0, 10
+STEP_SIZE, LEAST = 10.0, 10
 CLIENTS = (5, 10, 20, 30, 40, 50)
 DELAYS = (0, 5, 10, 20, 40, 80, 120, 160, 200)
 METHODS = {  # name -> (shared features, private features)
     "independent": ("none", "all"), "central": ("first_half", "none"), "fedres": ("first_half", "second_half")}
 FIGURES = {"1": "P = 50", "2": "P = 10", "clients": "Figures 3, 4, 8", "delay": "Figures 5, 9, 10",
            "late": "Figures 11, 12"}
+
+
+class Settings(NamedTuple):
+    rollouts: int = 50
+    steps: int = 500
+    clients: int = 50  # at most
+    delay: int = 200  # at most
+
+
+QUICK = Settings(rollouts=3, steps=60, clients=6, delay=20)
 
 
 class Cell(NamedTuple):
@@ -81,35 +86,25 @@ def played(cell: Cell, federations: list[ct.Federation], steps: int) -> dict[str
     # Room for the longest delay, so that all delays are one program.
     clock = ct.online(uplink=cell.delay - cell.delay // 2, downlink=cell.delay // 2,
                       longest=max(DELAYS) // 2 if cell.delay else None)
-    began = time.perf_counter()
-    rows = [history[-1] for history in rollouts(problem, federations, recipe, rounds=steps, clock=clock)]
+    watch = kit.Watch()
+    rows = [history[-1] for history in ct.rollouts(problem, federations, recipe, rounds=steps, clock=clock)]
     return {"accuracy": [row["test.personal.accuracy.mean"] for row in rows],
             "online_loss": [row["online.personal.loss.mean"] for row in rows],
-            "seconds": time.perf_counter() - began}
+            "seconds": watch.seconds}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--figures", nargs="+", default=list(FIGURES), choices=list(FIGURES))
-    parser.add_argument("--sets", nargs="+")
-    parser.add_argument("--data", type=Path, default=FOLDER)
-    parser.add_argument("--rollouts", type=int, default=50)
-    parser.add_argument("--step-size", type=float, default=STEP_SIZE)
-    parser.add_argument("--out", type=Path, default=Path("results/fedres_online"))
-    parser.add_argument("--quick", action="store_true", help="three rollouts of 60 steps with few clients")
-    options = parser.parse_args()
-    one_device_per_core()
-    sets = options.sets or there(options.data)
-    wanted = [cell._replace(step_size=options.step_size) for cell in cells(options.figures, sets)]
-    number, steps = options.rollouts, STEPS
-    if options.quick:
-        number, steps = 3, 60
-        wanted = list(dict.fromkeys(cell._replace(clients=min(cell.clients, 6)) for cell in wanted if cell.delay < 21))
-    options.out.mkdir(parents=True, exist_ok=True)
-    jax.config.update("jax_compilation_cache_dir", str((options.out / "programs").resolve()))
+def main(arguments: list[str] | None = None) -> None:
+    options = kit.read_arguments(
+        __doc__, "results/fedres_online", arguments, data=kit.FILES, sets={"nargs": "+"},
+        figures={"nargs": "+", "default": list(FIGURES), "choices": list(FIGURES)},
+        step_size={"type": float, "default": STEP_SIZE})
+    settings, sets = QUICK if options.quick else Settings(), options.sets or there(options.data)
+    wanted = list(dict.fromkeys(
+        cell._replace(step_size=options.step_size, clients=min(cell.clients, settings.clients))
+        for cell in cells(options.figures, sets) if cell.delay <= settings.delay))
     file = options.out / "cells.json"
     done: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
-    began = time.perf_counter()
+    watch = kit.Watch()
     for name in sets:
         inputs, labels = None, None
         for clients in sorted({cell.clients for cell in wanted if cell.set == name}):
@@ -117,24 +112,24 @@ def main() -> None:
             if not todo:
                 continue
             if inputs is None:
-                inputs, labels = table(options.data, name)
+                inputs, labels = inputs_and_labels(options.data, name)
             try:
                 federations = pad_to_same_shape([ct.task_protocol(
                     inputs, labels, clients, labels_as="sign", most=30, least=LEAST, test_most=100, halves=True,
-                    seed=seed) for seed in range(number)])
-            except InputError as error:
+                    seed=seed) for seed in range(settings.rollouts)])
+            except ct.InputError as error:
                 print(f"{name} with {clients} clients: {error}", flush=True)
                 done |= {cell.name: {"refused": str(error)} for cell in todo}
                 continue
             draws = [int(one.notes[0].rpartition("draw ")[2].rstrip(")")) for one in federations]
             rows = [int(one.train.sizes[0]) // 2 for one in federations]
             for cell in todo:
-                done[cell.name] = played(cell, federations, steps) | {"draws": draws, "rows": rows}
+                done[cell.name] = played(cell, federations, settings.steps) | {"draws": draws, "rows": rows}
                 accuracy = np.array(done[cell.name]["accuracy"])
-                print(f"{cell.name:48} {accuracy.mean():.4f} +- {accuracy.std() / np.sqrt(len(accuracy)):.4f} "
+                print(f"{cell.name:48} {accuracy.mean():.4f} +- {kit.standard_error(accuracy):.4f} "
                       f"  {done[cell.name]['seconds']:.1f} s", flush=True)
                 file.write_text(json.dumps(done))
-    print(f"{time.perf_counter() - began:.0f} s in all, drawing and compiling included")
+    watch("everything, drawing and compiling included")
     draw(options.out, done, wanted, options.figures, sets)
 
 
@@ -164,11 +159,11 @@ def draw(out: Path, done: dict[str, Any], wanted: list[Cell], figures: list[str]
 
 def _mean(done: dict[str, Any], cell: Cell) -> tuple[float, float]:
     accuracy = np.array(done[cell.name]["accuracy"])
-    return float(accuracy.mean()), float(accuracy.std(ddof=1) / np.sqrt(len(accuracy)))
+    return float(accuracy.mean()), kit.standard_error(accuracy)
 
 
 def _bars(out: Path, figure: str, chosen: list[Cell], done: dict[str, Any], sets: list[str]) -> list[str]:
-    _, axes = plt.subplots(figsize=(9, 3.2))
+    picture, axes = pyplot.subplots(figsize=(9, 3.2))
     lines = ["| set | " + " | ".join(METHODS) + " | N (least) | draws of A (most) |", "| --- |" + " ---: |" * 5]
     for place, name in enumerate(sets):
         numbers = []
@@ -185,13 +180,13 @@ def _bars(out: Path, figure: str, chosen: list[Cell], done: dict[str, Any], sets
         lines.append(f"| {name} | {' | '.join(numbers)} | {min(about['rows'])} | {max(about['draws'])} |")
     axes.set(xticks=range(len(sets)), xticklabels=sets, ylabel="test accuracy", ylim=(0.4, 1))
     axes.legend(ncol=3, frameon=False, loc="lower center", bbox_to_anchor=(0.5, 1))
-    _save(out / f"figure{figure}.png")
+    kit.save_figure(picture, out / f"figure{figure}.png", dpi=80, bbox_inches="tight")
     return lines
 
 
 def _curves(out: Path, figure: str, chosen: list[Cell], done: dict[str, Any], sets: list[str], along: str) -> list[str]:
     across, down = min(4, len(sets)), -(-len(sets) // 4)
-    picture, grid = plt.subplots(down, across, figsize=(2.9 * across, 2.5 * down), squeeze=False)
+    picture, grid = pyplot.subplots(down, across, figsize=(2.9 * across, 2.5 * down), squeeze=False)
     values = sorted({getattr(cell, along) for cell in chosen})
     lines = [f"| set | method | {' | '.join(map(str, values))} |", "| --- | --- |" + " ---: |" * len(values)]
     for place, name in enumerate(sets):
@@ -218,13 +213,8 @@ def _curves(out: Path, figure: str, chosen: list[Cell], done: dict[str, Any], se
         axes.set_visible(False)
     picture.legend(*grid.flat[0].get_legend_handles_labels(), loc="lower center", ncol=5, frameon=False)
     picture.tight_layout(rect=(0, 0.06, 1, 1))
-    _save(out / f"figure_{figure}.png")
+    kit.save_figure(picture, out / f"figure_{figure}.png", dpi=80, bbox_inches="tight")
     return lines
-
-
-def _save(path: Path) -> None:
-    plt.savefig(path, dpi=80, bbox_inches="tight")
-    plt.close()
 
 
 if __name__ == "__main__":

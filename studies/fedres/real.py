@@ -6,33 +6,26 @@ mnist: digits by writer. celeba: who smiles, by person. shakespeare: the next ch
 scikit-learn's digits in 20 uneven shares. The shared model of all methods is the same network; FedRes adds a private
 model, linear in the pixels or a table of which character follows the last one.
 
-A cell is one method on one set: all rates and seeds in one program. Its numbers go to DIR/cells/SET-METHOD.json at
-once, and a cell that is there is not run again. The figure (real.png) and the table (real.md) are of all cells.
+A cell is one method on one set: all rates in one program, then all seeds. Its numbers go to DIR/cells/SET-METHOD.json
+at once, and a cell that is there is not run again. The figure (real.png) and the table (real.md) are of all cells.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
-import tempfile
-import time
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
-import matplotlib
 import numpy as np
-from tables import FOLDER
+from matplotlib import pyplot
 
 import cantons as ct
-from cantons.data import pooled
-from cantons.engine.batched import BatchedSession
-from cantons.metrics import nbytes, statistics
 
-matplotlib.use("Agg")
-from matplotlib import pyplot
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import kit
 
 FILES = {"mnist": "mnist.npz", "celeba": "celeba_faces32.npz", "shakespeare": "shakespeare_roles.npz"}
 TITLES = {"mnist": "MNIST, by writer", "celeba": "CelebA smiles, by person", "shakespeare": "Shakespeare, by role",
@@ -45,7 +38,7 @@ class Settings(NamedTuple):
 
     rounds: int = 100
     pulls: tuple[float, ...] = (0.1, 1.0)  # mu of FedProx
-    seeds: int = 4  # of starting points, cohorts and batches; the data stays. As many as rates eta: see `cell`
+    seeds: int = 4  # of starting points, cohorts and batches; the data stays
     clients: Mapping[str, int] = {"mnist": 100, "celeba": 500, "shakespeare": 100, "digits": 20}
     cohorts: Mapping[str, int] = {"mnist": 20, "celeba": 50, "shakespeare": 20, "digits": 10}
     hidden: int = 32
@@ -191,99 +184,73 @@ def methods(given: Task, settings: Settings) -> dict[str, Method]:
 
 
 def cell(method: Method, given: Task, settings: Settings) -> dict[str, Any]:
-    """Try all rates with one seed, then run those of the best validation accuracy with all seeds.
-
-    Every call of `played` has as many variants, so that one compiled program serves them all.
-    """
-    grid = [[dict(zip(method.varied, more, strict=True)) | {"step_size": rate} for rate in given.work.rates]
-            for more in itertools.product(*method.varied.values())]
-    tried = [played(method, given, settings, [(point, 0) for point in row])["validation"] for row in grid]
-    points, values = [*itertools.chain(*grid)], np.concatenate(tried)
-    best = points[int(np.nanargmax(values))]
-    return {"rates": best, "tried": [[point, value] for point, value in zip(points, values.tolist(), strict=True)],
+    """Try all rates with one seed, then run those of the best validation accuracy with all seeds."""
+    axes = {**method.varied, "step_size": given.work.rates}
+    points = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+    tried = played(method, given, settings, [(point, 0) for point in points])["validation"]
+    best = points[int(np.nanargmax(tried))]
+    return {"rates": best, "tried": [[point, value] for point, value in zip(points, tried.tolist(), strict=True)],
             **played(method, given, settings, [(best, seed) for seed in range(settings.seeds)])}
 
 
 def played(method: Method, given: Task, settings: Settings,
            variants: list[tuple[dict[str, float], int]]) -> dict[str, Any]:
     """Run pairs of rates and a seed; return accuracies by variant."""
-    problem = given.joint if method.joint else given.plain
-    population = given.data.population
-
-    def build(options):
-        # centrally, as many gradient steps as the whole cohort makes
-        steps = given.work.steps * (given.cohort if method.build is ct.central else 1)
-        return method.build(steps=steps, batch_size=given.work.batch_size, **method.options, **options).build(
-            problem, population)
-
-    central = pooled(given.data.train) if method.build is ct.central else None
-    many = BatchedSession(problem, build, ct.rounds(cohort=given.cohort).build(population), given.data, central,
-                {name: np.array([point[name] for point, _ in variants]) for name in variants[0][0]},
-                np.array([seed for _, seed in variants]))
-    states = many.begin()
-    traffic = sum(map(nbytes, many.message_and_upload(states)))
-    scores = many.evaluate(many.advance(states, settings.rounds))
-    test = scores["test"]["personal"]["accuracy"]
-    sizes = np.asarray(given.data.test.sizes)
-    visits = settings.rounds * given.cohort / population  # of a client, on average
-    return {"validation": np.nanmean(scores["validation"]["personal"]["accuracy"], axis=1),
-            "test": np.nanmean(test, axis=1), "kib": traffic * visits / 1024,
-            "worst": np.array([statistics(values, sizes, True)["worst10"] for values in test])}
+    # centrally, as many gradient steps as the whole cohort makes
+    steps = given.work.steps * (given.cohort if method.build is ct.central else 1)
+    recipes = [method.build(steps=steps, batch_size=given.work.batch_size, **method.options, **point)
+               for point, _ in variants]
+    histories = ct.rollouts(given.joint if method.joint else given.plain, given.data, recipes, rounds=settings.rounds,
+                            clock=ct.rounds(cohort=given.cohort), seed=[seed for _, seed in variants])
+    names = {"validation": "validation.personal.accuracy.mean", "test": "test.personal.accuracy.mean",
+             "worst": "test.personal.accuracy.worst10"}
+    return {"kib": histories[0][-1]["bytes_per_client"] / 1024,
+            **{name: np.array([history[-1][key] for history in histories]) for name, key in names.items()}}
 
 
 # What is written
 
 
 def figure(found: Mapping[str, Mapping[str, Any]], out: Path) -> None:
-    drawing, axes = pyplot.subplots(1, len(found), figsize=(4.2 * len(found), 3.2), squeeze=False)
+    drawing, axes = pyplot.subplots(1, len(found), figsize=(4.2 * len(found), 3.2), squeeze=False,
+                                   layout="constrained")
     for (name, cells), axis in zip(found.items(), axes[0], strict=True):
         for place, (method, numbers) in enumerate(cells.items()):
             last = np.array(numbers["test"])
-            axis.barh(place, last.mean(), color="#0072b2" if method.startswith("FedRes") else "#bbbbbb")
+            axis.barh(place, last.mean(), color=kit.BLUE if method.startswith("FedRes") else kit.GREY)
             axis.plot(last, np.full(len(last), place), "k.", markersize=3)
         ends = [value for numbers in cells.values() for value in numbers["test"]]
         room = max(max(ends) - min(ends), 0.01)
         axis.set(title=TITLES[name], xlabel="test accuracy, mean over clients", yticks=range(len(cells)),
                  yticklabels=list(cells), xlim=(max(min(ends) - room / 4, 0), min(max(ends) + room / 10, 1)))
         axis.invert_yaxis()
-    drawing.set_layout_engine("constrained")
-    drawing.savefig(out / "real.png", dpi=90)
-    pyplot.close(drawing)
+    kit.save_figure(drawing, out / "real.png")
 
 
 def table(name: str, cells: Mapping[str, Mapping[str, Any]], about: str) -> str:
-    lines = [f"**{TITLES[name]}.** {about}", "",
-             "| method | rates | test accuracy | worst decile | KiB per client |", "| --- | --- | --- | --- | --- |"]
+    rows = []
     for method, numbers in cells.items():
         test, worst = (100 * np.array(numbers[which]) for which in ("test", "worst"))
-        error = test.std(ddof=1) / np.sqrt(len(test)) if len(test) > 1 else 0.0
         rates = ", ".join(f"{SYMBOLS[name]} {rate:g}" for name, rate in reversed(numbers["rates"].items()))
         kib = "all examples" if method == "central" else f"{numbers['kib']:,.0f}"
-        lines.append(f"| {method} | {rates} | {test.mean():.1f} ± {error:.1f} | {worst.mean():.1f} | {kib} |")
-    return "\n".join(lines)
+        rows.append([method, rates, f"{test.mean():.1f} ± {kit.standard_error(test):.1f}", f"{worst.mean():.1f}", kib])
+    head = ["method", "rates", "test accuracy", "worst decile", "KiB per client"]
+    return f"**{TITLES[name]}.** {about}\n\n{kit.table(head, rows)}"
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a few rounds of everything, to see that it runs")
-    parser.add_argument("--sets", nargs="+", choices=list(TITLES), help="all whose files are there, if left out")
-    parser.add_argument("--data", type=Path, default=FOLDER, help="the folder with the files")
-    parser.add_argument("--out", type=Path, default=Path("results/fedres_real"))
-    given = parser.parse_args(arguments)
+    given = kit.read_arguments(__doc__, "results/fedres_real", arguments, data=kit.FILES, sets={
+        "nargs": "+", "choices": list(TITLES), "help": "all whose files are there, if left out"})
     settings = QUICK if given.quick else Settings()
     sets = given.sets or [name for name, file in FILES.items() if (given.data / file).exists()] or ["digits"]
-    (given.out / "cells").mkdir(parents=True, exist_ok=True)
+    (given.out / "cells").mkdir(exist_ok=True)
     found: dict[str, dict[str, Any]] = {}
     texts = []
-    with tempfile.TemporaryDirectory() as programs:
-        if jax.config.values["jax_compilation_cache_dir"] is None:  # other rates, the same program: compile it once
-            jax.config.update("jax_compilation_cache_dir", programs)
-            jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-        for name in sets:
-            this = task(name, given.data, settings)
-            found[name] = {label: kept(given.out / "cells" / f"{name}-{label}.json", method, this, settings)
-                           for label, method in methods(this, settings).items()}
-            texts.append(table(name, found[name], about(this)))
+    for name in sets:
+        this = task(name, given.data, settings)
+        found[name] = {label: kept(given.out / "cells" / f"{name}-{label}.json", method, this, settings)
+                       for label, method in methods(this, settings).items()}
+        texts.append(table(name, found[name], about(this)))
     figure(found, given.out)
     text = "\n\n".join(texts) + "\n"
     (given.out / "real.md").write_text(text)
@@ -295,12 +262,10 @@ def kept(path: Path, method: Method, given: Task, settings: Settings) -> dict[st
     chosen = json.loads(json.dumps(settings._asdict() | given.work._asdict()))
     if path.exists() and (before := json.loads(path.read_text()))["settings"] == chosen:
         return before
-    began = time.perf_counter()
-    numbers = {"settings": chosen, **cell(method, given, settings)}
-    numbers["seconds"] = time.perf_counter() - began
-    path.write_text(json.dumps(numbers, default=lambda array: array.tolist()))
-    print(f"{path.stem}: {numbers['seconds']:.0f} s, {numbers['rates']}, accuracy {numbers['test'].mean():.3f}",
-          flush=True)
+    watch = kit.Watch()
+    numbers = cell(method, given, settings)
+    kit.save_numbers(path, {"settings": chosen, **numbers, "seconds": watch.seconds})
+    watch(f"{path.stem}: {numbers['rates']}, accuracy {numbers['test'].mean():.3f}")
     return json.loads(path.read_text())
 
 

@@ -6,30 +6,26 @@ Figure 1 (appendix E.1): two clients pull the shared model apart; which methods 
 Figure 2 (appendix E.2): labels blend a common and an own model; who serves clients that differ?
 Example 1: two users and three formulations, whose best losses are known in closed form.
 
-Figures, numbers (rounds.json) and tables (rounds.md) go to DIR. What the paper leaves open is chosen in SETTINGS.
+Figures, numbers (rounds.json) and tables (rounds.md) go to DIR. What the paper leaves open is chosen in Settings.
 """
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
-import tempfile
-import time
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import matplotlib
 import numpy as np
+from matplotlib import pyplot
 
 import cantons as ct
-from cantons.engine.batched import BatchedSession
 
-matplotlib.use("Agg")
-from matplotlib import pyplot
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import kit
 
 
 class Settings(NamedTuple):
@@ -52,8 +48,8 @@ class Settings(NamedTuple):
 
 QUICK = Settings(local_steps=(1, 10), drift_rounds=20, alphas=(1.0,), rates=(0.1,), pulls=(0.05,), steps=5, rounds=3,
                  examples=100, seeds=1, tests=500, penalties=(2.0,), tosses=100)
-COLOURS = {"FedAvg": "#999999", "SCAFFOLD": "#555555", "FedProx": "#e69f00", "FedResNaive": "#d55e00",
-           "FedResSGD": "#0072b2", "FedResAvg-I": "#cc79a7", "FedResAvg-II": "#009e73", "alone": "#000000"}
+COLOURS = {"FedAvg": kit.GREY, "SCAFFOLD": kit.DARK, "FedProx": kit.ORANGE, "FedResNaive": kit.RED,
+           "FedResSGD": kit.BLUE, "FedResAvg-I": kit.PINK, "FedResAvg-II": kit.GREEN, "alone": kit.BLACK}
 
 
 # Figure 1: L_1 = .1 (w + theta_1)^2 + 10 w and L_2 = .1 theta_2^2 - 10 w
@@ -106,7 +102,7 @@ LIMITS = {"FedResNaive": naive_limit, "FedResAvg-I": uncorrected_limit}
 def drift(settings: Settings, out: Path) -> dict[str, Any]:
     problem, data = pulled_apart()
     figure, axes = pyplot.subplots(1, len(settings.local_steps), figsize=(2.4 * len(settings.local_steps), 2.6),
-                                   sharey=True, squeeze=False)
+                                   sharey=True, squeeze=False, layout="constrained")
     found: dict[str, Any] = {}
     for steps, axis in zip(settings.local_steps, axes[0], strict=True):
         for name, build in FOUR.items():
@@ -122,7 +118,7 @@ def drift(settings: Settings, out: Path) -> dict[str, Any]:
         axis.set(title=f"K = {steps}", xlabel="round", yscale="log")
     axes[0, 0].set_ylabel("average loss")
     axes[0, -1].legend(fontsize=7)
-    save(figure, out / "drift.png")
+    kit.save_figure(figure, out / "drift.png")
     return found
 
 
@@ -147,31 +143,22 @@ def methods(settings: Settings) -> dict[str, Method]:
     }
 
 
-def played(method: Method, sets: list[ct.Federation], settings: Settings, rounds: Iterable[int]) -> dict[str, Any]:
-    """All data and all rates in one program: {option: values} and {set: losses [data, combination, round]}."""
+def played(method: Method, sets: list[ct.Federation], settings: Settings, rounds: list[int]) -> dict[str, Any]:
+    """All data and all rates in one program: the combinations, and {set: losses [data, combination, round]}."""
     linear = ct.linear(bias=False)  # zeros to begin with
     problem = (ct.residual(sets[0], shared_model=linear, private_model=linear) if method.personal
                else ct.classification(sets[0], linear))
     axes = {"step_size": settings.rates, **({"private_step_size": settings.rates} if method.personal else {}),
             **method.varied}
-    grid = dict(zip(axes, np.array(list(itertools.product(*axes.values()))).T, strict=True))
-    points, seeds = len(grid["step_size"]), np.arange(len(sets)) % settings.seeds
-
-    def build(options):
-        fixed = {"steps": settings.steps, "batch_size": settings.batch_size, **method.options}
-        return method.build(**fixed, **options).build(problem, sets[0].population)
-
-    many = BatchedSession(problem, build, ct.rounds().build(sets[0].population),
-                          [data for data in sets for _ in range(points)], None,
-                          {name: np.tile(values, len(sets)) for name, values in grid.items()},
-                          np.repeat(seeds, points))
-    states, losses = many.begin(), {"validation": [], "test": []}
-    for until in rounds:
-        states = many.advance(states, until)
-        scores = many.evaluate(states)
-        for name, curve in losses.items():
-            curve.append(scores[name]["personal"]["loss"].mean(axis=1).reshape(len(sets), points))
-    return {"grid": grid, **{name: np.stack(curve, axis=-1) for name, curve in losses.items()}}
+    points = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+    recipes = [method.build(steps=settings.steps, batch_size=settings.batch_size, **method.options, **point)
+               for point in points]
+    histories = ct.rollouts(problem, [data for data in sets for _ in points], recipes * len(sets),
+                            rounds=settings.rounds, evaluate_every=rounds,
+                            seed=[place % settings.seeds for place in range(len(sets)) for _ in points])
+    losses = {name: np.array([[row[f"{name}.personal.loss.mean"] for row in history] for history in histories])
+              for name in ("validation", "test")}
+    return {"points": points, **{name: values.reshape(len(sets), len(points), -1) for name, values in losses.items()}}
 
 
 def heterogeneity(settings: Settings, out: Path) -> dict[str, Any]:
@@ -195,19 +182,14 @@ def heterogeneity(settings: Settings, out: Path) -> dict[str, Any]:
 
 def chosen(runs: dict[str, Any], here: slice, mu: float | None) -> dict[str, Any]:
     """The test losses at the rates with the best last validation loss, averaged over the seeds."""
-    grid = runs["grid"]
-    points = np.flatnonzero(np.ones(len(grid["step_size"])) if mu is None else grid["mu"] == mu)
+    points = [place for place, point in enumerate(runs["points"]) if mu is None or point["mu"] == mu]
     validation = runs["validation"][here, points, -1].mean(axis=0)
     best = points[np.nanargmin(validation)]
     curves = runs["test"][here, best]
-    return {"rates": {name: float(values[best]) for name, values in grid.items() if name != "mu"},
+    return {"rates": {name: rate for name, rate in runs["points"][best].items() if name != "mu"},
             "validation": float(np.nanmin(validation)), "last": float(curves[:, -1].mean()),
-            "error": standard_error(curves[:, -1]), "losses": curves.mean(axis=0).tolist(),
+            "error": kit.standard_error(curves[:, -1]), "losses": curves.mean(axis=0).tolist(),
             "seeds": curves[:, -1].tolist()}
-
-
-def standard_error(values: np.ndarray) -> float:
-    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
 
 
 def labels(settings: Settings) -> dict[str, str]:
@@ -217,7 +199,8 @@ def labels(settings: Settings) -> dict[str, str]:
 
 
 def figure_two(settings: Settings, found: dict[str, Any], out: Path) -> None:
-    figure, axes = pyplot.subplots(1, len(settings.alphas), figsize=(2.4 * len(settings.alphas), 2.8), squeeze=False)
+    figure, axes = pyplot.subplots(1, len(settings.alphas), figsize=(2.4 * len(settings.alphas), 2.8), squeeze=False,
+                                   layout="constrained")
     for alpha, axis in zip(settings.alphas, axes[0], strict=True):
         for name, label in labels(settings).items():
             axis.plot(found["rounds"], found[f"alpha={alpha:g} {label}"]["losses"], label=label, color=COLOURS[name],
@@ -226,18 +209,18 @@ def figure_two(settings: Settings, found: dict[str, Any], out: Path) -> None:
     axes[0, 0].set_ylabel("average test loss")
     handles, names = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside lower center", ncols=len(names), fontsize=7)
-    save(figure, out / "heterogeneity.png")
+    kit.save_figure(figure, out / "heterogeneity.png")
 
 
 def prox_figure(settings: Settings, found: dict[str, Any], out: Path) -> None:
-    figure, axis = pyplot.subplots(figsize=(4.2, 2.8))
+    figure, axis = pyplot.subplots(figsize=(4.2, 2.8), layout="constrained")
     places = np.arange(len(settings.pulls))
     for number, alpha in enumerate(settings.alphas):
         losses = [found[f"alpha={alpha:g} FedProx mu={mu:g}"]["last"] for mu in settings.pulls]
         axis.plot(places, losses, marker="o", markersize=3, label=f"alpha = {alpha:g}", color=f"C{number}")
     axis.set(xticks=places, xticklabels=[f"{mu:g}" for mu in settings.pulls], xlabel="mu", ylabel="test loss")
     axis.legend(fontsize=7)
-    save(figure, out / "prox.png")
+    kit.save_figure(figure, out / "prox.png")
 
 
 # Example 1: two users
@@ -272,32 +255,21 @@ def example_one(settings: Settings, out: Path) -> dict[str, Any]:
         found[f"(5) lambda={penalty:g}, fedres_sgd"] = row(expected, penalised(penalty), ct.fedres_sgd(**work))
         tossed = ct.l2gd(penalty=penalty, step_size=0.001)
         found[f"(5) lambda={penalty:g}, l2gd"] = row(expected, one_model, tossed, settings.tosses)
-    figure, axis = pyplot.subplots(figsize=(4.2, 2.8))
+    figure, axis = pyplot.subplots(figsize=(4.2, 2.8), layout="constrained")
     line = np.linspace(0, max(settings.penalties), 100)
-    axis.plot(line, 1 + 2 * (line / (2 + line)) ** 2, color="#777777", label="closed form")
+    axis.plot(line, 1 + 2 * (line / (2 + line)) ** 2, color=kit.GREY, label="closed form")
     for method, marker in (("fedres_sgd", "o"), ("l2gd", "x")):
         axis.plot(settings.penalties, [found[f"(5) lambda={penalty:g}, {method}"]["loss"]
                                        for penalty in settings.penalties], marker, label=f"(5), {method}")
     for name, style in (("(1) fedres_sgd", "--"), ("(4) fedavg", ":")):
-        axis.axhline(found[name]["loss"], linestyle=style, color="#0072b2", label=name)
+        axis.axhline(found[name]["loss"], linestyle=style, color=kit.BLUE, label=name)
     axis.set(xlabel="lambda of (5)", ylabel="test loss")
     axis.legend(fontsize=7, loc="lower right", bbox_to_anchor=(1, 0.06))
-    save(figure, out / "example1.png")
+    kit.save_figure(figure, out / "example1.png")
     return found
 
 
 # What is written
-
-
-def save(figure: Any, path: Path) -> None:
-    figure.set_layout_engine("constrained")
-    figure.savefig(path, dpi=90)
-    pyplot.close(figure)
-
-
-def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    lines = [list(head), *map(list, rows)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (lines[0], ["---"] * len(lines[0]), *lines[1:]))
 
 
 def tables(settings: Settings, found: dict[str, Any]) -> str:
@@ -305,45 +277,36 @@ def tables(settings: Settings, found: dict[str, Any]) -> str:
     names = [*labels(settings).values()]
     return "\n\n".join([
         f"Average loss of E.1 after {settings.drift_rounds} rounds, and in brackets its limit by hand:",
-        table(["K", *FOUR], ([str(steps), *(
+        kit.table(["K", *FOUR], ([str(steps), *(
             "{last:.2g} ({limit:.2g})".format(**drifts[f"K={steps} {name}"]) for name in FOUR)]
             for steps in settings.local_steps)),
         f"Test loss of E.2 after {settings.rounds} rounds, mean and standard error over {settings.seeds} seeds:",
-        table(["alpha", *names], ([f"{alpha:g}", *(
+        kit.table(["alpha", *names], ([f"{alpha:g}", *(
             "{last:.3f} ± {error:.3f}".format(**blends[f"alpha={alpha:g} {name}"]) for name in names)]
             for alpha in settings.alphas)),
         "The rates chosen for them by validation loss, eta or eta / lambda:",
-        table(["alpha", *names], ([f"{alpha:g}", *(
+        kit.table(["alpha", *names], ([f"{alpha:g}", *(
             " / ".join(f"{rate:g}" for rate in blends[f"alpha={alpha:g} {name}"]["rates"].values()) for name in names)]
             for alpha in settings.alphas)),
         "Test loss of FedProx, predicting with the local copy, by mu:",
-        table(["alpha", *(f"{mu:g}" for mu in settings.pulls)], ([f"{alpha:g}", *(
+        kit.table(["alpha", *(f"{mu:g}" for mu in settings.pulls)], ([f"{alpha:g}", *(
             f"{blends[f'alpha={alpha:g} FedProx mu={mu:g}']['last']:.3f}" for mu in settings.pulls)]
             for alpha in settings.alphas)),
         "Example 1, test loss with sigma = 1:",
-        table(["formulation", "found", "closed form ± what a test set of this size may differ by"], (
+        kit.table(["formulation", "found", "closed form ± what a test set of this size may differ by"], (
             [name, f"{row['loss']:.3f}", f"{row['expected']:.3f} ± {row['error']:.3f}"]
             for name, row in example.items())),
     ]) + "\n"
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a few rounds of everything, to see that it runs")
-    parser.add_argument("--out", type=Path, default=Path("results/fedres_rounds"))
-    given = parser.parse_args(arguments)
-    settings = QUICK if given.quick else Settings()
-    given.out.mkdir(parents=True, exist_ok=True)
+    given = kit.read_arguments(__doc__, "results/fedres_rounds", arguments)
+    settings, watch = QUICK if given.quick else Settings(), kit.Watch()
     found: dict[str, Any] = {"settings": settings._asdict()}
-    with tempfile.TemporaryDirectory() as programs:
-        if jax.config.jax_compilation_cache_dir is None:  # other data, the same program: compile it once
-            jax.config.update("jax_compilation_cache_dir", programs)
-            jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-        for part in (drift, heterogeneity, example_one):
-            began = time.perf_counter()
-            found["example1" if part is example_one else part.__name__] = part(settings, given.out)
-            print(f"{part.__name__}: {time.perf_counter() - began:.0f} s")
-    (given.out / "rounds.json").write_text(json.dumps(found, indent=1))
+    for name, part in {"drift": drift, "heterogeneity": heterogeneity, "example1": example_one}.items():
+        found[name] = part(settings, given.out)
+        watch(name)
+    kit.save_numbers(given.out / "rounds.json", found)
     text = tables(settings, found)
     (given.out / "rounds.md").write_text(text)
     print(text)

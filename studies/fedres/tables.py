@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 SETS = ("mnist", "satimage", "sensorless", "usps", "letter", "pendigits", "shuttle", "covtype")
-FOLDER = Path(__file__).parents[3] / "shared" / "data"  # beside the repository; never in it
 COVTYPE_ROWS = 100_000  # of 581,012, drawn once: every rollout uses a few thousand of them
 
 
@@ -23,8 +22,7 @@ def file_of(folder: Path, name: str) -> Path:
     return folder / f"{'sensorless_subset' if name == 'sensorless' else name}.npz"
 
 
-def table(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs and labels."""
+def inputs_and_labels(folder: Path, name: str) -> tuple[np.ndarray, np.ndarray]:
     inputs, labels = _raw(folder, name)
     inputs = inputs.astype(np.float32)
     low, high = inputs.min(axis=0), inputs.max(axis=0)
