@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
-
-import jax
 
 from cantons.data import Federation, pad_to_same_shape
 from cantons.engine import Local
 from cantons.errors import InputError, at_least
 from cantons.protocol import Engine, Problem, Recipe
 from cantons.study.callbacks import Callback
-from cantons.study.loop import Loop
-from cantons.study.resolve import Resolved, check_engine, resolve
+from cantons.study.resolve import resolve
+from cantons.study.together import play_together
 
 AT_ONCE = 50  # runs on the devices at a time
 
@@ -22,13 +21,15 @@ def rollouts(problem: Problem, data: Federation | Sequence[Federation], algorith
              rounds: int, clock: Recipe | Sequence[Recipe] | None = None, aggregate: Recipe | None = None,
              seed: int | Sequence[int] = 0, evaluate_every: int | Sequence[int] | None = None,
              precision: str = "float32", engine: Engine | None = None, at_once: int = AT_ONCE,
+             out: str | Path | None = None,
              watch: Callable[[int, int], None] = lambda done, total: None) -> list[list[dict[str, Any]]]:
     """Run several runs of one problem as one compiled program; a history for each, with one row per evaluation.
 
     Of `data`, `algorithm`, `clock` and `seed` give one for all runs, or a list with one for each. Federations have as
     many clients and features as each other, algorithms differ in real numbers alone, such as their step sizes. From a
     single `seed` run number k starts at seed + k. Evaluations come every `evaluate_every` rounds, or after the rounds
-    it lists, and after the last. `at_once` runs are in memory together; `watch(done, total)` hears of progress.
+    it lists, and after the last. `at_once` runs are in memory together; `watch(done, total)` hears of progress. With
+    `out`, run number k has the run folder k there, and the same call goes on where it was stopped.
     """
     at_least("at_once", at_once, 1)
     number = _number(federations=data, algorithms=algorithm, clocks=clock, seeds=seed)
@@ -45,13 +46,15 @@ def rollouts(problem: Problem, data: Federation | Sequence[Federation], algorith
             for one, recipe, ticking, own in zip(federations, recipes, clocks, seeds, strict=True)]
     if all(ticking is clocks[0] for ticking in clocks) and all(run.data.arrivals is None for run in runs):
         runs = [run._replace(parts=run.parts._replace(clock=runs[0].parts.clock)) for run in runs]
-    together = engine.together()
-    size = min(at_once, len(runs)) if together is not None else 1
+    size = min(at_once, len(runs)) if engine.together() is not None else 1
     found: list[list[dict[str, Any]]] = []
     for first in range(0, len(runs), size):
-        # The last program is as large as the others: it repeats its last run.
-        group = [runs[min(first + place, len(runs) - 1)] for place in range(size)]
-        found += _play(together or engine, group, stops, _Watcher(watch, first * rounds, size, len(runs) * rounds))
+        places = list(range(first, first + size if out is None else min(first + size, len(runs))))
+        # Without folders the last program is as large as the others: it repeats its last run.
+        group = [runs[min(place, len(runs) - 1)] for place in places]
+        watcher = _Watcher(watch, first * rounds, size, len(runs) * rounds)
+        found += play_together(engine, group, watcher, out=None if out is None else Path(out),
+                               names=[f"{place:0{len(str(len(runs) - 1))}}" for place in places], stops=stops)
     return found[:len(runs)]
 
 
@@ -65,14 +68,6 @@ def _number(**given: Any) -> int:
         lists = " and ".join(f"{count} {name}" for name, count in counts.items())
         raise InputError(f"there are {lists}; give one for all runs, or one for each.")
     return next(iter(counts.values()))
-
-
-def _play(engine: Engine, runs: Sequence[Resolved], stops: Sequence[int],
-          watcher: Callback) -> list[list[dict[str, Any]]]:
-    check_engine(engine, runs[0].parts)
-    with jax.enable_x64(runs[0].study["precision"] == "float64"):
-        session = engine.start([run.parts for run in runs], watcher.noticed)
-    return [ended.history for ended in Loop(session, runs, [watcher], stops=stops).play()]
 
 
 class _Watcher(Callback):

@@ -6,26 +6,22 @@ called again: finished runs are kept, and a group of runs on its way is taken up
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from cantons.engine import Local, real_options
 from cantons.errors import InputError
 from cantons.protocol import Engine
 from cantons.study.callbacks import Callback
-from cantons.study.checkpoint import Checkpoints
 from cantons.study.folder import Folder, flat, plain
-from cantons.study.loop import Loop, Saving
 from cantons.study.read import read_study
 from cantons.study.resolve import Resolved, check_engine, resolve
-from cantons.study.run import play
+from cantons.study.together import play_together
 
 
 class Run(NamedTuple):
@@ -110,25 +106,11 @@ def _runs(path: Path, point: Mapping[str, Any], seeds: int, out: Path, changes: 
 
 
 def _play(runs: Sequence[Run], out: Path, watcher: Callback) -> None:
-    """Run a group to its end: as one program if the engine has one for several runs, else one by one."""
-    together = runs[0].engine.together()
-    if together is None:
-        for run in runs:
-            play(run.engine, run.ready, [watcher], run.folder, resume=True)
-        return
+    """Run a group to its end. Their data and clocks are equal, or they would not be in one group: one copy serves."""
     first = runs[0].ready.parts
-    folders = [Folder(run.folder) for run in runs]
-    for folder, run in zip(folders, runs, strict=True):
-        folder.open(run.ready.study, resume=True)
-    with jax.enable_x64(runs[0].ready.study["precision"] == "float64"):
-        # Their data and clocks are equal, or they would not be in one group: one copy serves all.
-        parts = [run.ready.parts._replace(problem=first.problem, clock=first.clock, data=first.data,
-                                          central=first.central) for run in runs]
-        session = together.start(parts, watcher.noticed)
-    name = hashlib.sha256("\n".join(str(run.folder) for run in runs).encode()).hexdigest()[:12]
-    on_the_way = out / "groups" / name if len(runs) > 1 else runs[0].folder / "checkpoints"
-    saving = Saving(folders, Checkpoints(on_the_way, keep=2), "the same command goes on.", resume=False)
-    Loop(session, [run.ready for run in runs], [watcher], saving).play()
+    ready = [run.ready._replace(parts=run.ready.parts._replace(
+        problem=first.problem, clock=first.clock, data=first.data, central=first.central)) for run in runs]
+    play_together(runs[0].engine, ready, watcher, out=out, names=[run.folder.name for run in runs])
 
 
 def _has_accuracy(runs: Sequence[Run], by: str) -> bool:
