@@ -109,7 +109,7 @@ def ratings(settings: Settings, folder: Path) -> Task:
             user, when, rating = user[chosen], when[chosen], rating[chosen]
         title = "film ratings"
     else:
-        user, title = random.integers(0, settings.users, 50 * settings.users), "made-up ratings"
+        user, title = random.integers(0, settings.users, 200 * settings.users), "made-up ratings"
         when, genres = random.uniform(size=len(user)), (random.uniform(size=(len(user), 18)) < 0.15).astype(np.float32)
         tastes, mood = random.normal(0, 0.5, 18), random.normal(0.5, 0.5, settings.users)
         rating = np.clip(np.round(3 + genres @ tastes + mood[user] + random.normal(0, 0.7, len(user))), 1, 5)
@@ -199,7 +199,7 @@ def outcome(histories: list[list[dict[str, Any]]]) -> dict[str, Any]:
     # A client whose model is no longer finite abstains and is not charged: such a step size is out.
     early = [np.inf if history[tenth - 1]["rejected_uploads"] else history[tenth - 1]["online.personal.loss.weighted"]
              for history in histories]
-    best = int(np.argmin(early))
+    best = int(np.nan_to_num(early, nan=np.inf).argmin())  # NaN: nobody had enough rows yet
     history = histories[best]
     found: dict[str, Any] = {"s": GRID[best], "at_the_edge": best in (0, len(GRID) - 1),
                              "steps": [row["round"] for row in history],
@@ -208,14 +208,14 @@ def outcome(histories: list[list[dict[str, Any]]]) -> dict[str, Any]:
     for metric in ("loss", "accuracy"):
         key = f"online.personal.{metric}.weighted"
         if key in history[-1]:
-            totals = np.array([0.0, *(row[key] * row["rows"] for row in history)])
-            rows = np.array([0, *(row["rows"] for row in history)])
-            found[f"{metric}_blocks"] = (np.diff(totals) / np.maximum(np.diff(rows), 1)).tolist()
-            found[metric] = (totals[-1] - totals[tenth]) / (rows[-1] - rows[tenth])
-            in_hindsight = [(one[-1][key] * one[-1]["rows"] - one[tenth - 1][key] * one[tenth - 1]["rows"])
-                            / (one[-1]["rows"] - one[tenth - 1]["rows"]) if not one[-1]["rejected_uploads"] else np.nan
-                            for one in histories]
-            found[f"{metric}_of_grid"] = in_hindsight
+            totals, rows = np.array([[(row[key] * row["rows"] if row["rows"] else 0.0, row["rows"]) for row in one]
+                                     for one in histories]).transpose(2, 0, 1)
+            with np.errstate(all="ignore"):  # where everybody abstains
+                late = (totals[:, -1] - totals[:, tenth - 1]) / (rows[:, -1] - rows[:, tenth - 1])
+            blocks = np.diff(totals[best], prepend=0) / np.maximum(np.diff(rows[best], prepend=0), 1)
+            rejected = [one[-1]["rejected_uploads"] for one in histories]
+            found |= {f"{metric}_blocks": blocks.tolist(), metric: float(late[best]),
+                      f"{metric}_of_grid": np.where(rejected, np.nan, late).tolist()}
     return found
 
 

@@ -13,7 +13,7 @@ numbers for it: here are 10 clients, 5 features, u and v drawn from N(0, 1).
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,11 +33,12 @@ import kit
 class Settings(NamedTuple):
     rollouts: int = 50
     steps: int = 20_000
+    step_sizes: tuple[float, ...] = (0.02, 0.05, 0.1, 0.15, 0.2, 1.0)
     example_rollouts: int = 20  # of Example 2
     example_steps: int = 2000
 
 
-QUICK = Settings(rollouts=4, steps=600, example_rollouts=4, example_steps=600)
+QUICK = Settings(rollouts=4, steps=60, step_sizes=(0.1,), example_rollouts=4, example_steps=60)
 CLIENTS, WIDTH, SLOW = 10, 5, 0.01  # of Example 2; the step size of its gradient steps
 LATE = 0.1  # the last tenth of the steps is late
 METHODS = {
@@ -45,7 +46,6 @@ METHODS = {
     "FedRes.ERM": ct.fedres_erm(),
     "fictitious play": ct.fictitious_play(),
 }
-STEP_SIZES = (0.02, 0.05, 0.1, 0.15, 0.2, 1.0)
 COLOURS = (kit.BLUE, kit.GREEN, kit.RED, kit.PINK, kit.ORANGE, kit.DARK)
 
 
@@ -182,12 +182,12 @@ def summary(found: Course) -> dict[str, Any]:
         "rollouts": distance.shape[1]}
 
 
-def appendix_c(number: int, steps: int, out: Path) -> dict[str, Any]:
+def appendix_c(number: int, steps: int, step_sizes: Iterable[float], out: Path) -> dict[str, Any]:
     rows = rollouts_c(number, steps)
     federations = [ct.from_clients({"alone": (row, np.ones(steps))}, test=0) for row in rows]
     problem = problem_c(federations[0])
     courses, watch = {}, kit.Watch()
-    recipes = METHODS | {f"FedRes.SGD, eta = {size:g}": ct.fedres_online_sgd(step_size=size) for size in STEP_SIZES}
+    recipes = METHODS | {f"FedRes.SGD, eta = {size:g}": ct.fedres_online_sgd(step_size=size) for size in step_sizes}
     recipes["fictitious play, minimum norm"] = ct.fictitious_play(ties="minimum_norm")
     for name, recipe in recipes.items():
         courses[name] = course(problem, federations, recipe, steps)
@@ -316,7 +316,7 @@ def main(arguments: list[str] | None = None) -> None:
     settings, watch = QUICK if given.quick else Settings(), kit.Watch()
     with jax.enable_x64(True):
         found = {"rollouts": settings.rollouts, "steps": settings.steps,
-                 "appendix_c": appendix_c(settings.rollouts, settings.steps, given.out),
+                 "appendix_c": appendix_c(settings.rollouts, settings.steps, settings.step_sizes, given.out),
                  "example_2": example_2(settings.example_rollouts, settings.example_steps, given.out)}
     kit.save_numbers(given.out / "appendix_c.json", {**found, "seconds": round(watch.seconds, 1)})
     (given.out / "tables.md").write_text(tables(found))

@@ -27,8 +27,6 @@ from cantons.algorithm.fedres_bandit import theorem3_every
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import kit
 
-POINTS = 50  # of a curve
-
 
 class Settings(NamedTuple):
     clients: int = 20
@@ -41,11 +39,15 @@ class Settings(NamedTuple):
     every: tuple[int, ...] = (2, 5, 10, 20)  # B
     gammas: tuple[float, ...] = (10.0, 30.0, 100.0, 300.0, 1000.0)
     delays: tuple[int, ...] = (0, 10, 40)  # on each link
+    alignments: tuple[str, ...] = ("full", "paired", "none")
+    regressors: tuple[str, ...] = ("joint", "shared", "private", "alone")
+    points: int = 50  # of a curve
     sets: tuple[str, ...] = ("synthetic", "digits", "digits with tastes", "pendigits with tastes")
 
 
-QUICK = Settings(clients=4, steps=100, class_steps=50, seeds=(0,), chosen_by=(100,), step_sizes=(0.1,), ratios=(1.0,),
-                 every=(10,), gammas=(10.0,), delays=(0, 3), sets=("digits with tastes",))
+QUICK = Settings(clients=4, steps=20, class_steps=20, seeds=(0,), chosen_by=(100,), step_sizes=(0.1, 0.3),
+                 ratios=(1.0,), every=(10,), gammas=(10.0,), delays=(3,), alignments=("none",), regressors=("joint",),
+                 points=2, sets=("digits with tastes",))
 
 
 class Environment(NamedTuple):
@@ -120,8 +122,9 @@ def compare(settings: Settings, files: Path, watch: Callable[[str], None]) -> di
         if place is None:
             watch(f"{name}: its file is not in {files}, and it is left out")
             continue
-        rows, points = {}, min(POINTS, place.steps)
-        for explore, regressor in [("uniform", "joint"), *itertools.product(("every", "igw"), place.regressors)]:
+        rows, points = {}, min(settings.points, place.steps)
+        regressors = [name for name in settings.regressors if name in place.regressors]
+        for explore, regressor in [("uniform", "joint"), *itertools.product(("every", "igw"), regressors)]:
             curves, options = best(place, method(explore, regressor), grid(explore, regressor, settings), settings,
                                    points=points)
             label = explore if explore == "uniform" else f"{explore} {regressor}"
@@ -137,7 +140,7 @@ def late(settings: Settings, known: Mapping[str, Any], watch: Callable[[str], No
     assert place is not None
     clocks = [ct.online(uplink=delay, downlink=delay, longest=max(settings.delays)) for delay in settings.delays]
     found = {}
-    for explore, alignment in itertools.product(("every", "igw"), ("full", "paired", "none")):
+    for explore, alignment in itertools.product(("every", "igw"), settings.alignments):
         name = "every" if explore == "every" else "gamma"
         options = grid(explore, "joint", settings)
         wanted = known[f"{explore} joint"]["options"][name] if known else options[0][name]

@@ -44,7 +44,7 @@ class Settings(NamedTuple):
     delay: int = 200  # at most
 
 
-QUICK = Settings(rollouts=3, steps=60, clients=6, delay=20)
+QUICK = Settings(rollouts=3, steps=60, clients=5, delay=5)
 
 
 class Cell(NamedTuple):

@@ -39,6 +39,8 @@ class Settings(NamedTuple):
     rounds: int = 100
     pulls: tuple[float, ...] = (0.1, 1.0)  # mu of FedProx
     seeds: int = 4  # of starting points, cohorts and batches; the data stays
+    methods: tuple[str, ...] = ("alone", "central", "FedAvg", "SCAFFOLD", "FedAvg+tuning", "FedProx-local",
+                                "FedResNaive", "FedResSGD", "FedResAvg-I", "FedResAvg-II")
     clients: Mapping[str, int] = {"mnist": 100, "celeba": 500, "shakespeare": 100, "digits": 20}
     cohorts: Mapping[str, int] = {"mnist": 20, "celeba": 50, "shakespeare": 20, "digits": 10}
     hidden: int = 32
@@ -46,7 +48,7 @@ class Settings(NamedTuple):
     characters: int = 3000  # of a role, at most
 
 
-QUICK = Settings(rounds=2, pulls=(0.1,),
+QUICK = Settings(rounds=2, pulls=(0.1,), seeds=2, methods=("central", "FedAvg+tuning", "FedResAvg-II"),
                  clients={"mnist": 5, "celeba": 10, "shakespeare": 5, "digits": 5},
                  cohorts={"mnist": 2, "celeba": 5, "shakespeare": 2, "digits": 2}, characters=2000)
 
@@ -168,7 +170,7 @@ class Method(NamedTuple):
 
 def methods(given: Task, settings: Settings) -> dict[str, Method]:
     own = {"private_step_size": given.work.private_rates}
-    return {
+    known = {
         "alone": Method(ct.independent),
         "central": Method(ct.central),
         "FedAvg": Method(ct.fedavg),
@@ -181,6 +183,7 @@ def methods(given: Task, settings: Settings) -> dict[str, Method]:
         "FedResAvg-I": Method(ct.fedres_avg, joint=True, varied=own, options={"option": "I"}),
         "FedResAvg-II": Method(ct.fedres_avg, joint=True, varied=own, options={"option": "II"}),
     }
+    return {name: known[name] for name in settings.methods}
 
 
 def cell(method: Method, given: Task, settings: Settings) -> dict[str, Any]:

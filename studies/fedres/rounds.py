@@ -46,7 +46,7 @@ class Settings(NamedTuple):
     tosses: int = 4000  # Example 1: rounds of L2GD
 
 
-QUICK = Settings(local_steps=(1, 10), drift_rounds=20, alphas=(1.0,), rates=(0.1,), pulls=(0.05,), steps=5, rounds=3,
+QUICK = Settings(local_steps=(10,), drift_rounds=20, alphas=(1.0,), rates=(0.1,), pulls=(0.05,), steps=5, rounds=3,
                  examples=100, seeds=1, tests=500, penalties=(2.0,), tosses=100)
 COLOURS = {"FedAvg": kit.GREY, "SCAFFOLD": kit.DARK, "FedProx": kit.ORANGE, "FedResNaive": kit.RED,
            "FedResSGD": kit.BLUE, "FedResAvg-I": kit.PINK, "FedResAvg-II": kit.GREEN, "alone": kit.BLACK}
