@@ -24,10 +24,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from peers import HERE, Contender, python_for
-from starting import restored, start
 
 import cantons as ct
 from cantons.study.folder import environment
+from cantons.study.resolve import resolve
 
 VERSION = "9.11.9"
 RATES = (0.1, 0.5, 10.0)  # 10 is what --adaptive alone takes
@@ -73,16 +73,18 @@ def ours(inputs: np.ndarray, labels: np.ndarray, recipe: Any, precision: str = "
         said = jnp.clip(problem.predict(shared, private, batch.inputs), -1, 1)
         return {**problem.score(shared, private, batch), "prediction": said}
 
-    told = problem._replace(score=score)
-    found = []
+    told, engine, found = problem._replace(score=score), ct.Local(), []
     with jax.enable_x64(precision == "float64"):
-        session = start(ct.Local(), told, recipe.build(told, 1), ct.online().build(1), data, None, 0)
+        run = resolve(told, data, recipe, rounds=len(labels), clock=ct.online(), precision=precision, engine=engine)
+        session = engine.start([run.parts])
         state = session.begin()
         for step in range(len(labels)):
             state = session.advance(state, step + 1)
-            found.append(float(state.in_flight.scores["prediction"][0]))
-            cleared = jax.tree.map(jnp.zeros_like, state.in_flight.scores)  # sums lose digits
-            state = restored(session, state._replace(in_flight=state.in_flight._replace(scores=cleared)))
+            (here,) = session.whole(state)
+            in_flight = here.state.in_flight
+            found.append(float(in_flight.scores["prediction"][0]))
+            cleared = in_flight._replace(scores=jax.tree.map(np.zeros_like, in_flight.scores))  # sums lose digits
+            state = session.restore([here._replace(state=here.state._replace(in_flight=cleared))])
     return np.array(found)
 
 

@@ -101,10 +101,10 @@ def theirs(wabbit: Wabbit, seeds: tuple[int, ...]) -> list[dict[str, Any]]:
 
 
 def ours(place: study.Environment, settings: study.Settings) -> list[dict[str, Any]]:
-    rows, clock = [], place.clock.build(settings.clients)
+    rows = []
     for (explore, regressor), options in OURS.items():
-        curves = study.Curves(place, study.method(explore, regressor), clock)
-        regrets = curves.of([(seed, options) for seed in settings.seeds])[:, -1]
+        recipe = study.method(explore, regressor)(**options)
+        regrets = study.regrets(place, [recipe] * len(settings.seeds), settings.seeds)[:, -1]
         rows.append({"who": "ours", "explore": explore, "learner": regressor, "settings": "chosen",
                      "options": " ".join(f"{name}={value:g}" for name, value in options.items()),
                      "regret": [float(regret) for regret in regrets]})
@@ -131,7 +131,7 @@ def main() -> None:
     rows = mine.result() + found
     print(f"cumulative regret of a client, {settings.clients} clients, {settings.steps} steps; median (least to most)")
     for row in rows:
-        print(f"{row['who']:6}{row['explore']:10}{row['learner']:8}{row['settings']:8}{study.spread(row['regret']):>26}"
+        print(f"{row['who']:6}{row['explore']:10}{row['learner']:8}{row['settings']:8}{study.kit.spread(row['regret']):>26}"
               f"   {row['options']}")
     about = {"command": ["python", *sys.argv], "vowpalwabbit": wabbit.version, "environment": environment(),
              "clients": settings.clients, "steps": settings.steps, "seeds": settings.seeds,
