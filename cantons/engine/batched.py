@@ -136,14 +136,19 @@ class BatchedSession:
 
     def prepare(self, states: State) -> None:
         if self._block is None:
-            # Where the states lie is said, not left to the compiler: it would gather the empty arrays among them.
-            where = jax.tree.map(lambda leaf: leaf.sharding, states)
-            self._block = jax.jit(self._rounds, donate_argnums=2, out_shardings=where).lower(
-                self.common, self.own, states, np.int32(0)).compile()
+            shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), states)
+
+            def block(common: tuple, variants: Variant, filled: list[Array], until: Array) -> list[Array]:
+                empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype) if not leaf.size else leaf, shapes)
+                return _filled(self._rounds(common, variants, _with_filled(empty, filled), until))
+
+            self._block = jax.jit(block, donate_argnums=2).lower(
+                self.common, self.own, _filled(states), np.int32(0)).compile()
 
     def advance(self, states: State, until: int) -> State:
         self.prepare(states)
-        return jax.block_until_ready(self._block(self.common, self.own, states, np.int32(until)))
+        filled = self._block(self.common, self.own, _filled(states), np.int32(until))
+        return jax.block_until_ready(_with_filled(states, filled))
 
     def evaluate(self, states: State) -> list[Evaluation]:
         found = {side: self._scored(states, side) for side in sides_of(self.runs[0].data)}
@@ -285,6 +290,18 @@ def real_options(recipe: Recipe) -> list[str]:
     declared: Mapping[str, Any] = recipe.again.__signature__.parameters  # type: ignore[attr-defined]
     return [name for name, value in recipe.options.items()
             if isinstance(value, float) and float in (declared[name].annotation, *get_args(declared[name].annotation))]
+
+
+def _filled(tree: PyTree) -> list[Array]:
+    """The arrays that hold anything: divided over devices, empty ones lose their place or break the program."""
+    return [leaf for leaf in jax.tree.leaves(tree) if leaf.size]
+
+
+def _with_filled(tree: PyTree, filled: Sequence[Array]) -> PyTree:
+    """The same tree with these in the places of its arrays that hold anything."""
+    leaves, structure = jax.tree.flatten(tree)
+    following = iter(filled)
+    return jax.tree.unflatten(structure, [next(following) if leaf.size else leaf for leaf in leaves])
 
 
 def _one(tree: PyTree, index: int) -> PyTree:
