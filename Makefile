@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint types check-resume bench docs clean
+.PHONY: demo test lint types check-resume check-studies bench docs clean
 
 demo: $(VENV)/.core
 	$(BIN)/cantons demo
@@ -22,6 +22,10 @@ types: $(VENV)/.test
 # Kill a run at 20 random moments and compare the resumed ones with the uninterrupted one, bit for bit.
 check-resume: $(VENV)/.test
 	$(BIN)/python tests/study/kill_and_resume.py --kills 20
+
+# Every script of studies/ in its small sizes.
+check-studies: $(VENV)/.test
+	STUDIES=all $(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests/study/test_studies.py
 
 # Our rounds beside those of pfl-research, FedJAX and Flower, each in an environment of its own (benchmarks/.venvs).
 bench: $(VENV)/.core

@@ -160,13 +160,15 @@ def test_what_is_lifted_on_the_client_is_what_travels(least_squares, numbers):
     assert lifted["down_bytes_per_message"] == plain["down_bytes_per_message"] + 4  # and the rule's state travels down
 
 
-@pytest.mark.parametrize("options", [{"mode": "scan", "devices": 1}, {"group": 3, "devices": 2}, {"mode": "vmap"}])
-@pytest.mark.parametrize("name", sorted(RULES))
-def test_a_rule_gives_the_same_on_every_layout_and_on_the_plain_engine(name, options, labels):
+@pytest.mark.parametrize("name", ["weighted_mean", "median"])
+def test_a_rule_gives_the_same_on_every_layout_and_on_the_plain_engine(name, labels):
     problem = ct.logistic(labels, split="*/bias")
-    states = [ct.run(problem, labels, ct.fedavg(), rounds=3, cohort=5, precision="float64", aggregate=RULES[name](),
-                     engine=engine).model.state for engine in (ct.Local(**options), ct.Plain(compile=True))]
-    jax.tree.map(lambda left, right: np.testing.assert_allclose(left, right, rtol=1e-12, atol=1e-12), *states)
+    first, *others = [ct.run(problem, labels, ct.fedavg(), rounds=3, cohort=5, precision="float64",
+                             aggregate=RULES[name](), engine=engine).model.state
+                      for engine in (ct.Plain(compile=True), ct.Local(mode="scan", devices=1),
+                                     ct.Local(group=3, devices=2), ct.Local(mode="vmap"))]
+    for state in others:
+        jax.tree.map(lambda left, right: np.testing.assert_allclose(left, right, rtol=1e-12, atol=1e-12), first, state)
 
 
 def test_late_uploads_are_aggregated_by_the_rule_that_was_chosen(numbers):
