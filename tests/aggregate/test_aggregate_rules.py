@@ -8,7 +8,7 @@ import pytest
 import cantons as ct
 from cantons.aggregate import RULES
 from cantons.algorithm import ALGORITHMS
-from cantons.protocol import Average, Averages, Report, SumRule
+from cantons.protocol import Average, Averages, Report, StackRule, SumRule
 from cantons.recipe import algorithm, rule
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -179,3 +179,36 @@ def test_late_uploads_are_aggregated_by_the_rule_that_was_chosen(numbers):
                            aggregate=aggregate).model.state.server.shared for aggregate in (ct.median(), None))
     assert all((left != right).any() for left, right in
                zip(jax.tree.leaves(median), jax.tree.leaves(mean), strict=True))
+
+
+@rule
+def stacked_mean() -> StackRule:
+    """The weighted mean, from all uploads at once; it counts the rounds, and reports how many came before."""
+
+    def reduce(key, rounds, uploads, ids, expected):
+        total = uploads.weight.sum()
+        mean = jax.tree.map(lambda rows: jnp.tensordot(uploads.weight, rows, 1) / total, uploads.value)
+        return Average(mean, total), rounds + 1, Report({"before": rounds})
+
+    return StackRule(reduce, init=lambda value: jnp.zeros(()), reports=("before",))
+
+
+def test_a_client_drawn_twice_counts_twice_in_a_stack_too(least_squares, numbers):
+    clock = ct.rounds(cohort=6, replace=True)
+    added, stacked = (ct.run(least_squares, numbers, ct.fedavg(), rounds=5, clock=clock, precision="float64",
+                             aggregate=aggregate).model.state.server.shared
+                      for aggregate in (ct.weighted_mean(), stacked_mean()))
+    jax.tree.map(lambda left, right: np.testing.assert_allclose(left, right, rtol=1e-12), added, stacked)
+
+
+def test_reports_are_means_over_the_rounds_since_the_evaluation_before(least_squares, numbers):
+    result = ct.run(least_squares, numbers, ct.fedavg(), rounds=7, evaluate_every=3, aggregate=stacked_mean())
+    assert [row.get("rule.before") for row in result.history] == [None, *map(pytest.approx, (1.0, 4.0, 6.0))]
+
+
+def test_runs_that_are_one_program_have_the_rule_that_was_chosen(least_squares, numbers):
+    recipes = [ct.fedavg(step_size=size) for size in (0.02, 0.05)]
+    together = ct.rollouts(least_squares, numbers, recipes, rounds=4, seed=[0, 0], aggregate=ct.median())
+    for history, recipe in zip(together, recipes, strict=True):
+        alone = ct.run(least_squares, numbers, recipe, rounds=4, aggregate=ct.median()).final
+        assert history[-1]["train.shared.loss.mean"] == pytest.approx(alone["train.shared.loss.mean"], rel=1e-5)

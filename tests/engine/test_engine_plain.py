@@ -19,11 +19,12 @@ def close(left, right):
     jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-11), left, right)
 
 
-@pytest.mark.parametrize("name", ["central", "fedavg_finetune", "l2gd", "scaffold"])
-def test_it_agrees_with_the_local_engine_in_every_number_it_gives(name, labels):
+@pytest.mark.parametrize("name, options", [
+    ("central", {}), ("fedavg_finetune", {"batch_size": 2}), ("l2gd", {"batch_size": 2}), ("scaffold", {})])
+def test_it_agrees_with_the_local_engine_in_every_number_it_gives(name, options, labels):
     """States, scores of clients and newcomers, traffic, diagnostics. The contract has the states of every method."""
     problem = ct.logistic(labels, split="*/bias")
-    results = [ct.run(problem, labels, ROUNDS[name](), rounds=3, cohort=4, precision="float64", engine=engine)
+    results = [ct.run(problem, labels, ROUNDS[name](**options), rounds=3, cohort=4, precision="float64", engine=engine)
                for engine in (ct.Local(), ct.Plain(compile=True))]
     close(*(result.model.state for result in results))
     for left, right in zip(*(result.history for result in results), strict=True):
