@@ -20,7 +20,7 @@ from jax.sharding import Mesh
 from cantons.engine.devices import AXIS, divided, floats, mesh_of, replicated
 from cantons.engine.evaluate import scorer, sides_of
 from cantons.engine.init import initial_clients, seed_keys
-from cantons.engine.mapping import Fanout, map_sharded
+from cantons.engine.mapping import Fanout, filled, map_sharded, with_filled
 from cantons.engine.round import Arrays, travelling
 from cantons.engine.stepper import begin_run, progress_of, stepper_of
 from cantons.errors import InputError, at_least, one_of
@@ -138,17 +138,17 @@ class BatchedSession:
         if self._block is None:
             shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), states)
 
-            def block(common: tuple, variants: Variant, filled: list[Array], until: Array) -> list[Array]:
+            def block(common: tuple, variants: Variant, arrays: list[Array], until: Array) -> list[Array]:
                 empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype) if not leaf.size else leaf, shapes)
-                return _filled(self._rounds(common, variants, _with_filled(empty, filled), until))
+                return filled(self._rounds(common, variants, with_filled(empty, arrays), until))
 
             self._block = jax.jit(block, donate_argnums=2).lower(
-                self.common, self.own, _filled(states), np.int32(0)).compile()
+                self.common, self.own, filled(states), np.int32(0)).compile()
 
     def advance(self, states: State, until: int) -> State:
         self.prepare(states)
-        filled = self._block(self.common, self.own, _filled(states), np.int32(until))
-        return jax.block_until_ready(_with_filled(states, filled))
+        arrays = self._block(self.common, self.own, filled(states), np.int32(until))
+        return jax.block_until_ready(with_filled(states, arrays))
 
     def evaluate(self, states: State) -> list[Evaluation]:
         found = {side: self._scored(states, side) for side in sides_of(self.runs[0].data)}
@@ -290,18 +290,6 @@ def real_options(recipe: Recipe) -> list[str]:
     declared: Mapping[str, Any] = recipe.again.__signature__.parameters  # type: ignore[attr-defined]
     return [name for name, value in recipe.options.items()
             if isinstance(value, float) and float in (declared[name].annotation, *get_args(declared[name].annotation))]
-
-
-def _filled(tree: PyTree) -> list[Array]:
-    """The arrays that hold anything: divided over devices, empty ones lose their place or break the program."""
-    return [leaf for leaf in jax.tree.leaves(tree) if leaf.size]
-
-
-def _with_filled(tree: PyTree, filled: Sequence[Array]) -> PyTree:
-    """The same tree with these in the places of its arrays that hold anything."""
-    leaves, structure = jax.tree.flatten(tree)
-    following = iter(filled)
-    return jax.tree.unflatten(structure, [next(following) if leaf.size else leaf for leaf in leaves])
 
 
 def _one(tree: PyTree, index: int) -> PyTree:

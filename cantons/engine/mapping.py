@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -54,11 +54,37 @@ def map_clients(fanout: Fanout, each: Each, common: PyTree, slots: PyTree) -> tu
 
 def map_sharded(fanout: Fanout, each: Each, common: PyTree, slots: PyTree) -> PyTree:
     """The rows alone, for slots that are divided over the devices already; the rows stay so."""
-    if fanout.mesh.size == 1:
+
+    def rows_of(common: PyTree, slots: PyTree) -> PyTree:
         return _on_one_device(each, fanout.group, common, slots)[1]
-    return jax.shard_map(lambda common, slots: _on_one_device(each, fanout.group, common, slots)[1], mesh=fanout.mesh,
-                         in_specs=(PartitionSpec(), PartitionSpec(AXIS)), out_specs=PartitionSpec(AXIS),
-                         check_vma=False)(common, slots)
+
+    if fanout.mesh.size == 1:
+        return rows_of(common, slots)
+    # Empty arrays are not divided: JAX 0.11's compiler dies of them.
+    def share(common: PyTree, arrays: list[Array]) -> list[Array]:
+        return filled(rows_of(common, with_filled(_emptied(slots, fanout.mesh.size), arrays)))
+
+    rows = jax.eval_shape(rows_of, common, slots)
+    found = jax.shard_map(share, mesh=fanout.mesh, in_specs=(PartitionSpec(), PartitionSpec(AXIS)),
+                          out_specs=PartitionSpec(AXIS), check_vma=False)(common, filled(slots))
+    return with_filled(_emptied(rows), found)
+
+
+def filled(tree: PyTree) -> list[Array]:
+    """The arrays that hold anything: divided over devices, empty ones lose their place or break the program."""
+    return [leaf for leaf in jax.tree.leaves(tree) if leaf.size]
+
+
+def with_filled(tree: PyTree, arrays: Sequence[Array]) -> PyTree:
+    """The same tree with these in the places of its arrays that hold anything."""
+    following = iter(arrays)
+    return jax.tree.map(lambda leaf: next(following) if leaf.size else leaf, tree)
+
+
+def _emptied(shapes: PyTree, devices: int = 1) -> PyTree:
+    """The same tree with arrays in its empty places, of which each device has its share of the first axis."""
+    return jax.tree.map(lambda leaf: leaf if leaf.size else jnp.zeros(
+        (leaf.shape[0] // devices, *leaf.shape[1:]), leaf.dtype), shapes)
 
 
 def _on_one_device(each: Each, group: int, common: PyTree, slots: PyTree) -> tuple[PyTree, PyTree]:
@@ -67,7 +93,7 @@ def _on_one_device(each: Each, group: int, common: PyTree, slots: PyTree) -> tup
         return _together(each, common, slots)
     work = each if group == 1 else lambda common, slots: _together(each, common, slots)
     if group > 1:
-        slots = jax.tree.map(lambda leaf: leaf.reshape(-1, group, *leaf.shape[1:]), slots)
+        slots = jax.tree.map(lambda leaf: leaf.reshape(count // group, group, *leaf.shape[1:]), slots)
     zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(
         lambda: work(common, jax.tree.map(lambda leaf: leaf[0], slots))[0]))
 
@@ -77,7 +103,7 @@ def _on_one_device(each: Each, group: int, common: PyTree, slots: PyTree) -> tup
 
     total, rows = jax.lax.scan(one, zero, slots)
     if group > 1:
-        rows = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), rows)
+        rows = jax.tree.map(lambda leaf: leaf.reshape(count, *leaf.shape[2:]), rows)
     return total, rows
 
 
