@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,11 @@ RENAMED = {"moving": "drifting_targets", "blended": "synthetic_mixture"}  # make
 def named(library: Any, *names: str) -> Any:
     """The first of these that the library has."""
     return getattr(library, next((name for name in names if hasattr(library, name)), names[-1]))
+
+
+def max_delay(steps: int) -> dict[str, int]:
+    """The option of `online` that makes room for delays."""
+    return {"max_delay" if "max_delay" in inspect.signature(ct.online).parameters else "longest": steps}
 
 
 def rollouts() -> Callable[..., Any]:

@@ -20,7 +20,7 @@ from typing import Any
 import bare
 import jax
 import numpy as np
-from names import named, rollouts
+from names import max_delay, named, rollouts
 
 import cantons as ct
 
@@ -87,7 +87,7 @@ def late_clients(clients: int, delay: int, width: int, alignment: str, steps: in
     up, down = (random.integers(0, delay // 2 + 1, clients) for _ in range(2))
     return timed(f"FedRes ({alignment}), {clients} clients, delays up to {delay}, {width} features", problem, data,
                  ct.fedres_online_sgd(step_size=1e-5, alignment=alignment),
-                 ct.online(uplink=up, downlink=down, longest=delay // 2), steps, repeats)
+                 ct.online(uplink=up, downlink=down, **max_delay(delay // 2)), steps, repeats)
 
 
 def many_clients(clients: int, width: int, steps: int, repeats: int) -> dict:

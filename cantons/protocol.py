@@ -123,18 +123,18 @@ class Federated(Protocol):
 class Residual(NamedTuple):
     """A joint prediction: the outputs of the shared model plus those of the private one.
 
-    The server needs `seen`, a client's outputs and the targets, and nothing else of a client.
+    The server needs `features`, a client's outputs and the targets, and nothing else of a client.
     """
 
-    seen: Callable[[PyTree], PyTree]  # inputs -> the features the shared model looks at
-    shared: Callable[[PyTree, PyTree], Array]  # (shared, seen) -> outputs
+    features: Callable[[PyTree], PyTree]  # inputs -> the features the shared model looks at
+    shared: Callable[[PyTree, PyTree], Array]  # (shared, features) -> outputs
     private: Callable[[PyTree, PyTree], Array]  # (private, inputs) -> outputs
     loss: Callable[[Array, PyTree, Array], Array]  # (summed outputs, targets, mask) -> the mean over real rows
-    wanted: Callable[[PyTree], Array] = lambda targets: targets  # targets -> the numbers that outputs should be
+    as_outputs: Callable[[PyTree], Array] = lambda targets: targets  # targets -> the numbers that outputs should be
     quadratic: bool = False  # two linear models and the squared loss: least squares in the parameters
-    blank: Callable[[int], Batch] | None = None  # so many empty rows, for one who wants to keep examples
+    empty_batch: Callable[[int], Batch] | None = None  # n -> a masked batch of n rows, to allocate memory with
     # Two more for private models that are no part of the problem; None: it cannot do without its own.
-    seen_by_private: Callable[[PyTree], PyTree] | None = None  # inputs -> the features the private model looks at
+    private_features: Callable[[PyTree], PyTree] | None = None  # inputs -> the features the private model looks at
     score: Callable[[Array, PyTree], dict[str, Array]] | None = None  # (summed outputs, targets) -> as Problem.score
 
 
@@ -343,10 +343,10 @@ class Online(NamedTuple):
     order: str  # in which it meets its examples: "cycle", "shuffle" or "sample"
     longest_up: int  # no plan has a longer delay
     longest_down: int
-    steady: bool  # delays never change: an upload arrives alone
-    gap: int | None = 1  # the most steps between two messages, where that is known; 1 = before every step
-    everyone: bool = False  # score every client's model on every client's examples too
-    counted: int | None = None  # how many uploads are counted of those that could be; None = all
+    fixed_delays: bool  # delays never change: an upload arrives alone
+    max_gap: int | None = 1  # the most steps between two messages, where that is known; 1 = before every step
+    cross_score: bool = False  # score every client's model on every client's examples too
+    participants: int | None = None  # how many uploads are counted of those that could be; None = all
     label_delay: int = 0  # a client learns in one meeting from the examples it met so many meetings ago
 
 

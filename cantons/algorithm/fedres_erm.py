@@ -44,7 +44,7 @@ class Client(NamedTuple):
 class Change(NamedTuple):
     """All that the server needs to apply a new private model to a client's old examples, without seeing either."""
 
-    seen: PyTree
+    features: PyTree
     targets: PyTree
     change: Array  # of `told`
 
@@ -77,16 +77,16 @@ def fedres_erm(problem: Problem, population: int, *, fit: Flat[Fit]) -> Algorith
 
     def client_update(key, shared, client, data):
         batch = data.now()
-        seen = joint.seen(batch.inputs)
+        seen = joint.features(batch.inputs)
         own = features(joint.private, client.private, batch.inputs)
         cross = client.cross + features(joint.shared, shared, seen).T @ own
         told = cross @ vector(client.private)
         # Changes add up only if none is lost on one side: when an upload is, the engine takes back the client's step.
-        return (Change(seen, batch.targets, told - client.told),
-                Client(client.private, add(client.normal, equations(own, joint.wanted(batch.targets))), cross, told))
+        normal = add(client.normal, equations(own, joint.as_outputs(batch.targets)))
+        return Change(seen, batch.targets, told - client.told), Client(client.private, normal, cross, told)
 
     def lift(upload, shared):
-        found = equations(features(joint.shared, shared, upload.seen), joint.wanted(upload.targets))
+        found = equations(features(joint.shared, shared, upload.features), joint.as_outputs(upload.targets))
         return found._replace(moment=found.moment - upload.change)
 
     return _build(fit, init_client, client_update, lift)._replace(receive=receive)
@@ -110,14 +110,15 @@ def fictitious_play(problem: Problem, population: int, *, fit: Flat[Fit]) -> Alg
 
     def client_update(key, shared, client, data):  # equation (5)
         batch = data.now()
-        seen = joint.seen(batch.inputs)
+        seen = joint.features(batch.inputs)
         own = features(joint.private, client.private, batch.inputs)
-        normal = add(client.normal, equations(own, joint.wanted(batch.targets) - joint.shared(shared, seen)))
+        normal = add(client.normal, equations(own, joint.as_outputs(batch.targets) - joint.shared(shared, seen)))
         upload = Upload(seen, joint.private(client.private, batch.inputs), batch.targets)
         return upload, Player(solve(normal, client.private), normal)
 
     def lift(upload, shared):
-        return equations(features(joint.shared, shared, upload.seen), joint.wanted(upload.targets) - upload.outputs)
+        left_over = joint.as_outputs(upload.targets) - upload.outputs
+        return equations(features(joint.shared, shared, upload.features), left_over)
 
     return _build(fit, init_client, client_update, lift)
 

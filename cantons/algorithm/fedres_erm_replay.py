@@ -49,7 +49,7 @@ class Fit(NamedTuple):
 
 class Server(NamedTuple):
     shared: PyTree
-    seen: PyTree  # [clients, memory]: the global features of the last examples
+    features: PyTree  # [clients, memory]: the global features of the last examples
     outputs: Array  # what private models say about them
     targets: PyTree
     met: Array  # int32[clients]: examples so far
@@ -66,7 +66,7 @@ class Client(NamedTuple):
 class Numbered(NamedTuple):
     """Some new examples of a client."""
 
-    seen: PyTree
+    features: PyTree
     outputs: Array  # of the private model, for these; or, in ERM, for all that the client remembers
     targets: PyTree
     met: Array  # how many examples came before these
@@ -80,7 +80,7 @@ def erm_replay(joint: Residual, population: int, fit: Fit) -> Algorithm:
     """Algorithms 1 and 2: the newest model of the other side is applied to all examples kept."""
 
     def receive(shared, receipt, client):
-        outputs = joint.shared(shared, joint.seen(client.inputs))
+        outputs = joint.shared(shared, joint.features(client.inputs))
         return _fit_private(joint, fit, client._replace(outputs=outputs))
 
     def client_update(key, shared, client, data):
@@ -102,21 +102,21 @@ def fictitious_play_replay(joint: Residual, population: int, fit: Fit) -> Algori
 
 def _build(joint: Residual, population: int, fit: Fit, client_update: Callable, again: bool) -> Algorithm:
     """Build everything but the client's work; `again`: uploads have new outputs for the old examples too."""
-    if joint.blank is None:
+    if joint.empty_batch is None:
         raise InputError("anything but two linear models under the squared loss is fitted to examples kept from "
                          "earlier steps, and this problem does not say how large one is; make it with "
                          "residual(data, ...).")
-    memory, blank = fit.memory, joint.blank
+    memory, empty_batch = fit.memory, joint.empty_batch
 
     def init_server(key, shared, private):
-        rows = blank(memory)
-        row = joint.seen(rows.inputs), joint.private(private, rows.inputs), rows.targets
+        rows = empty_batch(memory)
+        row = joint.features(rows.inputs), joint.private(private, rows.inputs), rows.targets
         every = jax.tree.map(lambda leaf: jnp.zeros((population, *leaf.shape), leaf.dtype), row)
         return Server(shared, *every, jnp.zeros(population, jnp.int32))
 
     def init_client(key, shared, private):
-        rows = blank(memory)
-        outputs = jnp.zeros_like(joint.shared(shared, joint.seen(rows.inputs)))
+        rows = empty_batch(memory)
+        outputs = jnp.zeros_like(joint.shared(shared, joint.features(rows.inputs)))
         return Client(private, rows.inputs, outputs, rows.targets, jnp.zeros((), jnp.int32))
 
     def broadcast(key, server, central):
@@ -126,7 +126,7 @@ def _build(joint: Residual, population: int, fit: Fit, client_update: Callable, 
         server = _store(server, *arrived, memory, again)
         kept = jnp.arange(memory) < server.met[:, None]
         seen, outputs, targets, mask = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]),
-                                                    (server.seen, server.outputs, server.targets, kept))
+                                                    (server.features, server.outputs, server.targets, kept))
 
         def loss(shared):
             return joint.loss(joint.shared(shared, seen) + outputs, targets, mask.astype(outputs.dtype))
@@ -147,7 +147,7 @@ def _keep_examples(joint: Residual, shared: PyTree, client: Client, batch: Batch
     if new > memory:
         raise InputError(f"memory is {memory}, and a client meets {new} examples in a step; give {new} or more.")
     places = (client.met + jnp.arange(new)) % memory
-    seen = joint.seen(batch.inputs)
+    seen = joint.features(batch.inputs)
     rows = batch.inputs, joint.shared(shared, seen), batch.targets
     upload = Numbered(seen, joint.private(client.private, batch.inputs), batch.targets, client.met)
     inputs, outputs, targets = jax.tree.map(lambda ring, row: ring.at[places].set(row), client[1:4], rows)
@@ -180,6 +180,6 @@ def _store(server: Server, uploads: Numbered, ids: Array, counts: Array, memory:
     def write(ring, row, where):
         return jax.tree.map(lambda ring, row: ring.at[where].set(row, mode="drop"), ring, row)
 
-    return Server(server.shared, write(server.seen, uploads.seen, rows),
+    return Server(server.shared, write(server.features, uploads.features, rows),
                   write(server.outputs, uploads.outputs, newest if again else rows),
                   write(server.targets, uploads.targets, rows), met)

@@ -53,7 +53,7 @@ class Client(NamedTuple):
 class Upload(NamedTuple):
     """All that the server learns of a client."""
 
-    seen: PyTree  # the global features of the examples of a step
+    features: PyTree  # the global features of the examples of a step
     outputs: jax.Array  # what the private model said
     targets: PyTree
 
@@ -90,7 +90,7 @@ def fedres_online_sgd(problem: Problem, population: int, *, steps: Flat[OnlineSt
 
     def client_update(key, shared, client, data):
         batch = data.now()
-        upload = Upload(joint.seen(batch.inputs), joint.private(client.private, batch.inputs), batch.targets)
+        upload = Upload(joint.features(batch.inputs), joint.private(client.private, batch.inputs), batch.targets)
         if alignment != "full":
             gradient = private_gradient(key, shared, client, data)
             client = Client(*own_step.move(client.private, client.optimizer_state, gradient))
@@ -98,7 +98,7 @@ def fedres_online_sgd(problem: Problem, population: int, *, steps: Flat[OnlineSt
 
     def shared_gradient(upload, shared):
         return jax.grad(lambda candidate: joint.loss(
-            joint.shared(candidate, upload.seen) + upload.outputs, upload.targets,
+            joint.shared(candidate, upload.features) + upload.outputs, upload.targets,
             jnp.ones(upload.outputs.shape[0])))(shared)
 
     def gradient_now(shared, uploads, counts):

@@ -73,7 +73,7 @@ def online_central(problem: Problem, population: int, *, steps: Flat[OnlineSteps
         return jnp.zeros_like(joint.private(private, inputs))
 
     def loss(shared, private, batch):
-        return joint.loss(joint.shared(shared, joint.seen(batch.inputs)), batch.targets, batch.mask)
+        return joint.loss(joint.shared(shared, joint.features(batch.inputs)), batch.targets, batch.mask)
 
     without = problem._replace(loss=loss, residual=joint._replace(private=no_private))
     return fedres_online_sgd(**steps._asdict(), **residuals._asdict()).build(without, population)

@@ -43,7 +43,7 @@ class Arrays(NamedTuple):
 def online(population: int, arrivals: np.ndarray | None = None, *, uplink: Delay = 0, downlink: Delay = 0,
            batch: int = 1, order: str = "cycle", active: Active | None = None, weights: str = "equal",
            sync: Sync = 1, counted: int | None = None,
-           score: str = "own", label_delay: int = 0, longest: int | None = None) -> Clock:
+           score: str = "own", label_delay: int = 0, max_delay: int | None = None) -> Clock:
     """Every client meets `batch` examples in each step and is scored on them before it learns from them.
 
     Server and clients exchange messages at synchronisations, and learn by themselves in between.
@@ -63,7 +63,7 @@ def online(population: int, arrivals: np.ndarray | None = None, *, uplink: Delay
     counted: how many clients, drawn without replacement, upload at a synchronisation; none means all. Everybody hears.
     score: "own", or "everyone" to charge each client's model with everybody's examples too, as collective regret does.
     label_delay: a client is scored on examples as it meets them, and learns from them this many meetings later.
-    longest: makes room for delays up to this many steps, so that runs with other delays are the same program.
+    max_delay: makes room for delays up to this many steps, so that runs with other delays are the same program.
     """
     if active is None:
         active = arrivals  # the data says who has examples when
@@ -75,8 +75,8 @@ def online(population: int, arrivals: np.ndarray | None = None, *, uplink: Delay
     trace = None if active is None or isinstance(active, Mapping) else read_trace("active", active, population)
     if weights == "inverse" and active is None:
         raise InputError('weights = "inverse" weighs clients by how rarely they are active; give the trace, active.')
-    if longest is not None:
-        at_least("longest", longest, int(max(up.max(), down.max())))
+    if max_delay is not None:
+        at_least("max_delay", max_delay, int(max(up.max(), down.max())))
     one_of("score", score, ("own", "everyone"))
     at_least("label_delay", label_delay, 0)
     if counted is not None:
@@ -99,7 +99,7 @@ def online(population: int, arrivals: np.ndarray | None = None, *, uplink: Delay
                     _draw_delays(key, 0, arrays.up, steady), _draw_delays(key, 1, arrays.down, steady),
                     None if gap == 1 else _is_sync(arrays, round, sync))
 
-    most_up, most_down = (int(delay.max()) if longest is None else longest for delay in (up, down))
+    most_up, most_down = (int(delay.max()) if max_delay is None else max_delay for delay in (up, down))
 
     def check(algorithm: Algorithm, rounds: int) -> None:
         if gap is not None and gap > max(rounds, 1):

@@ -303,6 +303,6 @@ def _stacked(trees: Sequence[PyTree], order: np.ndarray) -> PyTree:
     if len(shapes) > 1:
         raise InputError("the variants' data or clocks differ in shape, and one program cannot run them; give "
                          "clients of the same sizes (see cantons.data.pad_to_same_shape) and delays with the same room "
-                         "(longest).")
+                         "(max_delay).")
     trees = [floats(tree) for tree in trees]
     return jax.tree.map(lambda *leaves: np.stack([leaves[place] for place in order]), *trees)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from cantons.engine.aggregation import Aggregation
+from cantons.engine.mapping import trace_once
 from cantons.protocol import Algorithm, Array, Client, Data, Key, Message, PyTree, Receipt
 
 
@@ -81,7 +82,8 @@ def take_turn(algorithm: Algorithm, aggregation: Aggregation, rule: PyTree, mess
 
     if always_acts:
         return act()
-    summand, turn = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(act))
+    act, shapes = trace_once(act)
+    summand, turn = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     return jax.lax.cond(slot.acts, act, lambda: (summand, turn._replace(row=client)))
 
 

@@ -79,7 +79,7 @@ def nothing_in_flight(online: Online, population: int, adds: bool, first: Messag
         sent_at=jnp.zeros((window, population), jnp.int32),
         notes=_zeros(note, window, population),
         met=column(),
-        scores=_zeros(scores, population) | ({"global_loss": jnp.zeros(population)} if online.everyone else {}),
+        scores=_zeros(scores, population) | ({"global_loss": jnp.zeros(population)} if online.cross_score else {}),
     )
 
 

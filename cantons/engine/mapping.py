@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.extend.core import jaxpr_as_fun
 from jax.sharding import Mesh, PartitionSpec
 
 from cantons.engine.devices import AXIS
@@ -94,8 +95,8 @@ def _on_one_device(each: Each, group: int, common: PyTree, slots: PyTree) -> tup
     work = each if group == 1 else lambda common, slots: _together(each, common, slots)
     if group > 1:
         slots = jax.tree.map(lambda leaf: leaf.reshape(count // group, group, *leaf.shape[1:]), slots)
-    zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(
-        lambda: work(common, jax.tree.map(lambda leaf: leaf[0], slots))[0]))
+    work, (summand, _) = trace_once(work, common, jax.tree.map(lambda leaf: leaf[0], slots))
+    zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), summand)
 
     def one(total: PyTree, slot: PyTree) -> tuple[PyTree, PyTree]:
         summand, row = work(common, slot)
@@ -105,6 +106,13 @@ def _on_one_device(each: Each, group: int, common: PyTree, slots: PyTree) -> tup
     if group > 1:
         rows = jax.tree.map(lambda leaf: leaf.reshape(count, *leaf.shape[2:]), rows)
     return total, rows
+
+
+def trace_once(function: Callable[..., PyTree], *arguments: PyTree) -> tuple[Callable[..., PyTree], PyTree]:
+    """The same function, and the shapes it gives, for arguments like these; its Python code is not run again."""
+    jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
+    run = jaxpr_as_fun(jaxpr)
+    return lambda *arguments: jax.tree.unflatten(jax.tree.structure(shapes), run(*jax.tree.leaves(arguments))), shapes
 
 
 def _together(each: Each, common: PyTree, slots: PyTree) -> tuple[PyTree, PyTree]:

@@ -121,11 +121,11 @@ def _act_and_aggregate(problem: Problem, algorithm: Algorithm, clock: Clock, fan
                    keyed(arrays.key, everyone), state.clients)
     found: Acted = _each_client(fanout, each, (arrays.train, messages, state.rule), actors, len(everyone))
     scores = found.scores
-    if online.everyone:
+    if online.cross_score:
         scores = scores | _by_everyone(problem, algorithm, online, arrays.train, messages, actors, found.acts)
 
     flight = post_uploads(flight, aggregation.adds, now, plan, found.sends, found.carried, found.note)
-    arrival, flight = collect_uploads(flight, aggregation.adds, online.steady, now, plan)
+    arrival, flight = collect_uploads(flight, aggregation.adds, online.fixed_delays, now, plan)
     aggregate, rule, report = aggregation.close(keys.aggregate, state.rule, arrival.carried, arrival.ids,
                                                 arrival.counts, clock.cohort)
     moved = algorithm.server_update(keys.server, state.server, aggregate, arrays.datacenter)
@@ -151,7 +151,7 @@ def _send_message(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Ar
     keys = round_keys(arrays.key, now)
     plan = clock.plan(arrays.clock, keys.plan, now)
     message = algorithm.broadcast(keys.broadcast, state.server, arrays.datacenter)
-    delivery, flight = post_message(state.in_flight, online.steady, now, plan, message)
+    delivery, flight = post_message(state.in_flight, online.fixed_delays, now, plan, message)
     messages, places = held_messages(flight)
 
     def each(common, listener):
@@ -163,7 +163,7 @@ def _send_message(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Ar
             note = jax.tree.map(lambda leaf: leaf[listener.notes[number], listener.id], notes)
             return algorithm.receive(sent, Receipt(listener.new & (number == 0), number < listener.told, note), client)
 
-        if online.steady:
+        if online.fixed_delays:
             return (), hear(0, listener.client)
         return (), jax.lax.fori_loop(0, jnp.maximum(listener.told, 1), hear, listener.client)
 
@@ -173,7 +173,7 @@ def _send_message(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Ar
         return _each_client(fanout, each, (arrays.train, messages, flight.notes), listeners, population)
 
     # Where a message goes out before every step, a client is called in every step, be it new or not.
-    clients = heard() if online.gap == 1 else jax.lax.cond(delivery.new.any(), heard, lambda: state.clients)
+    clients = heard() if online.max_gap == 1 else jax.lax.cond(delivery.new.any(), heard, lambda: state.clients)
     return state._replace(clients=clients, ledger=state.ledger.at[:, 1].add(delivery.new.astype(jnp.int32)),
                           in_flight=flight)
 

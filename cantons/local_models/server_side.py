@@ -17,22 +17,22 @@ def server_problem(problem: Problem) -> Problem:
     it is not a problem of least squares, and no best local model in hindsight is known.
     """
     joint = problem.residual
-    if joint is None or joint.seen_by_private is None or joint.score is None:
+    if joint is None or joint.private_features is None or joint.score is None:
         raise InputError("local models need a problem made by residual(data, ...): it says what the local models see "
                          "and what the loss is.")
-    seen_by_local, score_outputs = joint.seen_by_private, joint.score
+    local_features, score_outputs = joint.private_features, joint.score
 
-    def seen(inputs: Predicted):
-        return joint.seen(inputs.inputs)
+    def features(inputs: Predicted):
+        return joint.features(inputs.inputs)
 
-    def seen_by_private(inputs: Predicted):
-        return seen_by_local(inputs.inputs)
+    def private_features(inputs: Predicted):
+        return local_features(inputs.inputs)
 
     def private(counts, inputs: Predicted):
         return counts * inputs.outputs
 
     def predict(shared, counts, inputs):
-        return joint.shared(shared, seen(inputs)) + private(counts, inputs)
+        return joint.shared(shared, features(inputs)) + private(counts, inputs)
 
     def loss(shared, counts, batch):
         return joint.loss(predict(shared, counts, batch.inputs), batch.targets, batch.mask)
@@ -42,8 +42,8 @@ def server_problem(problem: Problem) -> Problem:
 
     return problem._replace(
         init=lambda key: (problem.init(key)[0], jnp.zeros(())), loss=loss, predict=predict, score=score,
-        residual=joint._replace(seen=seen, private=private, quadratic=False, blank=None,
-                                seen_by_private=seen_by_private))
+        residual=joint._replace(features=features, private=private, quadratic=False, empty_batch=None,
+                                private_features=private_features))
 
 
 def server_algorithm(algorithm: Algorithm) -> Algorithm:

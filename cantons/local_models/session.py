@@ -63,7 +63,7 @@ class LocalModels:
             return "runs online steps, no rounds; use the online clock."
         if run.clock.online.label_delay:
             return "has clients that learn at once; use label_delay = 0."
-        if run.clock.online.everyone:
+        if run.clock.online.cross_score:
             return "does not let a client's model predict for the others; use score = \"own\"."
         return ""
 
@@ -96,8 +96,8 @@ class Session:
 
     def __init__(self, run: Parts, models: Sequence[LocalModel], save: bool, notice: Callable[[str], None]):
         joint, online = run.problem.residual, run.clock.online
-        assert online is not None and joint is not None and joint.seen_by_private is not None
-        self.joint, self.online, self.seen_by_local = joint, online, joint.seen_by_private
+        assert online is not None and joint is not None and joint.private_features is not None
+        self.joint, self.online, self.local_features = joint, online, joint.private_features
         outputs = _output_shape(run.problem, joint, run.data)
         data = with_silent_models(run.data, outputs)
         self.save = save
@@ -178,8 +178,8 @@ class Session:
         def one(index, stream, met, place):
             batch = arrays.train.client(index).at(stream, met, self.online.batch, self.online.order).now()
             message = jax.tree.map(lambda leaf: leaf[place], messages)
-            return (self.seen_by_local(batch.inputs), self.joint.wanted(batch.targets),
-                    self.joint.shared(message, self.joint.seen(batch.inputs)))
+            return (self.local_features(batch.inputs), self.joint.as_outputs(batch.targets),
+                    self.joint.shared(message, self.joint.features(batch.inputs)))
 
         return Meeting(plan.acts, *jax.vmap(one)(everyone, keyed(arrays.key, everyone), state.in_flight.met, places))
 
@@ -199,7 +199,7 @@ class Session:
 
     def _seen(self, name: str, part: slice) -> Any:
         """What local models see of some rows of a set."""
-        return self.seen_by_local(jax.tree.map(lambda leaf: leaf[part], self.rows[name].inputs))
+        return self.local_features(jax.tree.map(lambda leaf: leaf[part], self.rows[name].inputs))
 
 
 def _output_shape(problem: Problem, joint: Residual, data: Federated) -> tuple[int, ...]:
@@ -208,7 +208,7 @@ def _output_shape(problem: Problem, joint: Residual, data: Federated) -> tuple[i
 
     def predict(key: Key) -> Array:
         inputs = jax.tree.map(lambda leaf: jnp.asarray(leaf[:1]), train.inputs)
-        return joint.shared(problem.init(key)[0], joint.seen(Predicted(inputs, None)))
+        return joint.shared(problem.init(key)[0], joint.features(Predicted(inputs, None)))
 
     return jax.eval_shape(predict, jax.random.key(0)).shape[1:]
 

@@ -39,7 +39,7 @@ def bandit(data: Shaped, *, shared_features: Features = "all", private_features:
     assert joint is not None
 
     def predict(shared, private, inputs):
-        return on_rows(joint.shared)(shared, joint.seen(inputs)) + on_rows(joint.private)(private, inputs)
+        return on_rows(joint.shared)(shared, joint.features(inputs)) + on_rows(joint.private)(private, inputs)
 
     def errors(values, targets):
         rewards = rewards_of(targets)
@@ -64,7 +64,7 @@ def bandit(data: Shaped, *, shared_features: Features = "all", private_features:
         name: value for name, value in rows.spec.items() if name not in ("loss", "labels", "clip")} | {
         "name": "bandit", "input_shape": list(shape)}
     return Problem(rows.init, mean_loss, predict, score, maximise=("reward",), spec=spec, residual=Residual(
-        joint.seen, on_rows(joint.shared), on_rows(joint.private), joint_loss))
+        joint.features, on_rows(joint.shared), on_rows(joint.private), joint_loss))
 
 
 def on_rows(apply):

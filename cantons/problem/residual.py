@@ -66,17 +66,17 @@ def residual(data: Shaped, *, shared_features: Features = "all", private_feature
         shared_key, private_key = jax.random.split(key)
         return models["shared"].init(shared_key), models["private"].init(private_key)
 
-    def seen(inputs):
+    def shared_view(inputs):
         return _picked(inputs, columns["shared"])
 
     def by_shared(shared, features):
         return models["shared"].apply(shared, features)
 
-    def seen_by_private(inputs):
+    def private_view(inputs):
         return _picked(inputs, columns["private"])
 
     def by_private(private, inputs):
-        return models["private"].apply(private, seen_by_private(inputs))
+        return models["private"].apply(private, private_view(inputs))
 
     def clipped(values):
         if clip is None:
@@ -84,12 +84,12 @@ def residual(data: Shaped, *, shared_features: Features = "all", private_feature
         return values + jax.lax.stop_gradient(jnp.clip(values, -clip, clip) - values)
 
     def predict(shared, private, inputs):
-        return by_shared(shared, seen(inputs)) + by_private(private, inputs)
+        return by_shared(shared, shared_view(inputs)) + by_private(private, inputs)
 
     def signed(targets):
         return 2 * targets - 1 if classes_as_signs else targets
 
-    def wanted(targets):
+    def as_outputs(targets):
         return targets if kind == "softmax" else signed(targets).astype(float)
 
     def joint_loss(values, targets, mask):
@@ -108,7 +108,7 @@ def residual(data: Shaped, *, shared_features: Features = "all", private_feature
     def score(shared, private, batch):
         return score_outputs(predict(shared, private, batch.inputs), batch.targets)
 
-    def blank(rows):
+    def empty_batch(rows):
         targets = jnp.zeros(rows, int if kind == "softmax" else float)
         return Batch(jnp.zeros((rows, *shape), int if tokens else float), targets, jnp.zeros(rows))
 
@@ -117,8 +117,8 @@ def residual(data: Shaped, *, shared_features: Features = "all", private_feature
     about = {"name": "residual", "input_shape": list(shape), "classes": data.classes, "loss": kind, "labels": labels,
              "clip": clip, "shared_features": _plain(shared_features), "private_features": _plain(private_features)}
     return Problem(init, mean_loss, predict, score, spec=_spec(about, shared_model, private_model),
-                   residual=Residual(seen, by_shared, by_private, joint_loss, wanted, linear and kind == "squared",
-                                     blank, seen_by_private, score_outputs),
+                   residual=Residual(shared_view, by_shared, by_private, joint_loss, as_outputs,
+                                     linear and kind == "squared", empty_batch, private_view, score_outputs),
                    convex=Convex() if linear else None)
 
 

@@ -26,7 +26,7 @@ def collective_regret(problem: Problem, algorithm: Algorithm, clock: Clock, data
     run has added up is as precise as the run.
     """
     online, theory = clock.online, algorithm.theory
-    if online is None or not online.everyone:
+    if online is None or not online.cross_score:
         return ""
     gap = _gap(clock, online, rounds)
     with jax.enable_x64(True):
@@ -62,10 +62,10 @@ def collective_regret(problem: Problem, algorithm: Algorithm, clock: Clock, data
 def _gap(clock: Clock, online: Online, rounds: int) -> int | None:
     """tau; None where no theorem reaches: some are silent or not counted, messages are late, meetings are unknown."""
     late = online.longest_up or online.longest_down or online.label_delay
-    if online.gap is None or online.counted is not None or late or not clock.full:
+    if online.max_gap is None or online.participants is not None or late or not clock.full:
         return None
     meets = getattr(clock.arrays, "meets", None)
-    return online.gap if meets is None else int(np.diff(np.flatnonzero(meets), append=rounds).max())
+    return online.max_gap if meets is None else int(np.diff(np.flatnonzero(meets), append=rounds).max())
 
 
 def _comparator(problem: Problem, algorithm: Algorithm, clock: Clock, data: Federation, start: tuple[PyTree, PyTree],

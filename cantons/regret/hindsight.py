@@ -101,5 +101,5 @@ class _Table:
             return self.joint.loss(output[None], jax.tree.map(lambda leaf: leaf[None], target), jnp.ones(1))
 
         told = jax.vmap(jax.grad(loss), in_axes=(None, 0))(jnp.zeros(()), targets) / -2  # of (output - target)^2 at 0
-        return (features(self.joint.shared, self.parts[0], self.joint.seen(inputs)),
+        return (features(self.joint.shared, self.parts[0], self.joint.features(inputs)),
                 features(self.joint.private, self.parts[1], inputs), told)

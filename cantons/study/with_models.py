@@ -103,9 +103,9 @@ class TrainedWithModels(Trained):
             model = None if client is None else self.models[self._index(client)]
             if model is not None:
                 joint = self.problem.residual
-                assert joint is not None and joint.seen_by_private is not None
+                assert joint is not None and joint.private_features is not None
                 shape = jax.eval_shape(self.problem.predict, *parts, rows).shape
-                outputs, complaint = check_outputs(model.predict(joint.seen_by_private(rows)), shape)
+                outputs, complaint = check_outputs(model.predict(joint.private_features(rows)), shape)
                 if complaint:
                     raise InputError(f"the model of client {client!r} {complaint}; it cannot predict these inputs.")
                 rows = rows._replace(outputs=outputs)

@@ -138,7 +138,7 @@ def late(settings: Settings, known: Mapping[str, Any], watch: Callable[[str], No
     """Regret under delay; step sizes are chosen again for every delay, B and gamma are as without."""
     place = environment("synthetic", settings)
     assert place is not None
-    clocks = [ct.online(uplink=delay, downlink=delay, longest=max(settings.delays)) for delay in settings.delays]
+    clocks = [ct.online(uplink=delay, downlink=delay, max_delay=max(settings.delays)) for delay in settings.delays]
     found = {}
     for explore, alignment in itertools.product(("every", "igw"), settings.alignments):
         name = "every" if explore == "every" else "gamma"

@@ -85,7 +85,7 @@ def played(cell: Cell, federations: list[ct.Federation], steps: int) -> dict[str
     recipe = ct.fedres_online_sgd(step_size=cell.step_size, method="adagrad", alignment=cell.alignment)
     # Room for the longest delay, so that all delays are one program.
     clock = ct.online(uplink=cell.delay - cell.delay // 2, downlink=cell.delay // 2,
-                      longest=max(DELAYS) // 2 if cell.delay else None)
+                      max_delay=max(DELAYS) // 2 if cell.delay else None)
     watch = kit.Watch()
     rows = [history[-1] for history in ct.rollouts(problem, federations, recipe, rounds=steps, clock=clock)]
     return {"accuracy": [row["test.personal.accuracy.mean"] for row in rows],

@@ -149,10 +149,10 @@ class Paper:
 EVERYBODY = np.ones_like(SOME)
 # All but the batches are one program, compiled once: other numbers go in.
 CLOCKS = {
-    "no delay": {"active": EVERYBODY, "longest": 3},
-    "delays of each client": {"uplink": UP, "downlink": DOWN, "active": EVERYBODY, "longest": 3},
-    "silent clients": {"uplink": UP, "downlink": DOWN, "active": SOME, "longest": 3},
-    "weights": {"downlink": 1, "active": SOME, "weights": "inverse", "longest": 3},
+    "no delay": {"active": EVERYBODY, "max_delay": 3},
+    "delays of each client": {"uplink": UP, "downlink": DOWN, "active": EVERYBODY, "max_delay": 3},
+    "silent clients": {"uplink": UP, "downlink": DOWN, "active": SOME, "max_delay": 3},
+    "weights": {"downlink": 1, "active": SOME, "weights": "inverse", "max_delay": 3},
     "batches": {"uplink": 1, "batch": 3},
 }
 METHODS = {"erm": (ct.fedres_erm, True), "play": (ct.fictitious_play, False)}
@@ -274,7 +274,7 @@ def test_what_the_server_adds_up_is_what_the_newest_private_models_say(problem, 
     targets, told = np.zeros(4), state.clients.told.sum(axis=0)
     for index, met in enumerate(state.in_flight.met):
         batch = jax.tree.map(jnp.asarray, data.train).client(index).full()
-        rows = features(problem.residual.shared, state.server.shared, problem.residual.seen(batch.inputs))
+        rows = features(problem.residual.shared, state.server.shared, problem.residual.features(batch.inputs))
         targets += np.asarray(rows[:met].T @ batch.targets[:met])
     np.testing.assert_allclose(normal.moment, targets - told, atol=1e-11)
 
@@ -285,7 +285,7 @@ def test_an_upload_has_neither_local_features_nor_a_private_model(problem, data)
     handle = jax.tree.map(jnp.asarray, data.train).client(0).at(jax.random.key(0), jnp.int32(0), 2, "cycle")
     upload, _ = algorithm.client_update(jax.random.key(0), problem.init(jax.random.key(0))[0], client, handle)
     assert jax.tree.map(jnp.shape, upload)._asdict() == {"seen": (2, 3), "targets": (2,), "change": (4,)}
-    np.testing.assert_array_equal(upload.seen, handle.now().inputs[:, SHARED])
+    np.testing.assert_array_equal(upload.features, handle.now().inputs[:, SHARED])
 
 
 def test_the_ball_is_respected_all_along(problem, data):

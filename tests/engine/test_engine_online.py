@@ -174,9 +174,9 @@ def test_a_late_client_is_evaluated_with_the_message_it_holds(joint, numbers):
 
 
 def test_other_delays_are_the_same_program(joint, numbers, compilations):
-    first = session_of(joint, numbers, RECIPES["full"], ct.online(uplink=UP, downlink=DOWN, longest=4))
+    first = session_of(joint, numbers, RECIPES["full"], ct.online(uplink=UP, downlink=DOWN, max_delay=4))
     first.advance(first.begin(), 3)
-    other = ct.online(uplink=DOWN, downlink=UP, longest=4).build(POPULATION)
+    other = ct.online(uplink=DOWN, downlink=UP, max_delay=4).build(POPULATION)
     state = first.begin()
     arrays = first.arrays._replace(clock=replicated(first.mesh, floats(other.arrays)))
     with compilations() as found:
@@ -217,7 +217,7 @@ def test_a_method_for_streams_refuses_rounds(joint, numbers):
     ({"uplink": [1, 2]}, "uplink has 2 delays for 7 clients"),
     ({"uplink": {"least": 3, "most": 1}}, "uplink draws from 3 to 1; least must not be above most"),
     ({"uplink": {"mean": 3}}, "two keys, least and most"),
-    ({"uplink": 5, "longest": 4}, "longest"),
+    ({"uplink": 5, "max_delay": 4}, "max_delay"),
     ({"order": "sorted"}, "order"),
     ({"batch": 0}, "batch"),
     ({"weights": "inverse"}, "give the trace"),

@@ -141,8 +141,8 @@ def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
 
 
-@pytest.mark.parametrize("act", [interrupt, refuse], ids=["Ctrl-C", "an exception"])
-@pytest.mark.parametrize("precision", ["float32", "float64"])
+@pytest.mark.parametrize("act, precision", [(interrupt, "float32"), (refuse, "float64")],
+                         ids=["Ctrl-C", "an exception"])
 def test_an_interrupted_run_ends_with_the_same_bits(act, precision, tmp_path):
     whole = play(tmp_path / "whole", precision=precision)
     watching = Watching(15, act)

@@ -49,7 +49,7 @@ def test_regret_is_counted_in_means_where_they_are_known():
 
 def test_the_two_halves_take_contexts_and_single_rows():
     joint = PROBLEM.residual
-    np.testing.assert_allclose(joint.shared(REGISTRY[0], joint.seen(CONTEXT)), 0.5 * CONTEXT[..., 0])
+    np.testing.assert_allclose(joint.shared(REGISTRY[0], joint.features(CONTEXT)), 0.5 * CONTEXT[..., 0])
     np.testing.assert_allclose(joint.private(REGISTRY[1], CONTEXT[:, 1]), 0.25 * CONTEXT[:, 1, 1])
     row = Batch(CONTEXT[:, 0], REWARDS[:, 0], jnp.ones(2))
     np.testing.assert_allclose(PROBLEM.loss(*REGISTRY, row), np.mean([0.25, 0.5625]))

@@ -1,1 +1,1 @@
-"""Owns: data that needs no file. May import: errors, data/split."""
+"""Owns: data that needs no file. May import: errors, options, data/split."""

@@ -10,9 +10,10 @@ from cantons.data.federation import Federation
 from cantons.data.prepare.scaling import Scale
 from cantons.data.provenance import recorded
 from cantons.data.read.files import reading
-from cantons.data.split.divide import Division, Made, from_table
+from cantons.data.split.divide import MadeDivision, from_table
 from cantons.data.table import Table, with_labels
 from cantons.errors import InputError
+from cantons.options import Flat
 
 
 @recorded
@@ -21,28 +22,18 @@ def libsvm(
     clients: int,
     *,
     regression: bool = False,
-    partition: Made = "iid",
-    alpha: float = 0.3,
-    test: float = 0.2,
-    new: float = 0,
+    division: Flat[MadeDivision] = MadeDivision(),
     scale: Scale = "none",
-    seed: int = 0,
 ) -> Federation:
     """A file in LIBSVM's format (also .gz and .bz2), whose rows belong to nobody and are divided.
 
     path: the file.
     clients: how many clients to make up, the new ones among them.
     regression: targets are numbers; otherwise they are labels.
-    partition: how to divide the rows; all but "iid" go by label.
-    alpha: of the partition "dirichlet"; the smaller it is, the fewer classes a client has.
-    test: the fraction of each client's rows to hold out for testing.
-    new: whole clients to hold out of training, a fraction of them or, from 1 on, a number.
     scale: "unit" divides each feature by its largest absolute value, "standard" gives it mean 0 and variance 1.
-    seed: of everything that is drawn at random here.
     """
     table = read_libsvm(path, regression=regression)
-    division = Division(partition, clients, alpha, test=test, new=new, scale=scale, seed=seed)
-    return from_table(table, division, name=Path(path).name)
+    return from_table(table, division.among(clients, scale), name=Path(path).name)
 
 
 def read_libsvm(path: str | Path, *, regression: bool = False) -> Table:

@@ -42,6 +42,27 @@ class Division(NamedTuple):
     seed: int = 0
 
 
+class MadeDivision(NamedTuple):
+    """How rows that belong to nobody are divided among clients that are made up.
+
+    partition: how to divide the rows; all but "iid" go by label.
+    alpha: of the partition "dirichlet"; the smaller it is, the fewer classes a client has.
+    test: the fraction of each client's rows to hold out for testing.
+    new: whole clients to hold out of training, a fraction of them or, from 1 on, a number.
+    seed: of everything that is drawn at random here.
+    """
+
+    partition: Made = "iid"
+    alpha: float = 0.3
+    test: float = 0.2
+    new: float = 0
+    seed: int = 0
+
+    def among(self, clients: int, scale: Scale = "none") -> Division:
+        """The same division, among so many clients and with inputs on one scale."""
+        return Division(**self._asdict(), clients=clients, scale=scale)
+
+
 class NaturalDivision(NamedTuple):
     """What is held out of training, where a file always names its clients and inputs may be no quantities.
 
