@@ -18,11 +18,11 @@ pytestmark = pytest.mark.usefixtures("float64")
 OPTIONS = {"fedres_bandit": {"every": 2}}
 
 # What travels, down and up; {shared} and {private} stand for every array of that part of the model.
-EXAMPLES = ["seen", "outputs", "targets"]
+EXAMPLES = ["features", "outputs", "targets"]
 TRAVELS = {
     "fedomd": (["{shared}"], ["{shared}"]),
-    "fedres_bandit": (["{shared}"], ["used", "example/seen", "example/outputs", "example/targets"]),
-    "fedres_erm": (["{shared}"], ["seen", "targets", "change"]),
+    "fedres_bandit": (["{shared}"], ["used", "example/features", "example/outputs", "example/targets"]),
+    "fedres_erm": (["{shared}"], ["features", "targets", "change"]),
     "fedres_online_sgd": (["{shared}"], EXAMPLES),
     "fictitious_play": (["{shared}"], EXAMPLES),
     "online_central": (["{shared}"], EXAMPLES),

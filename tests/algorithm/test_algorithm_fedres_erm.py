@@ -284,7 +284,7 @@ def test_an_upload_has_neither_local_features_nor_a_private_model(problem, data)
     client = algorithm.init_client(jax.random.key(0), *problem.init(jax.random.key(0)))
     handle = jax.tree.map(jnp.asarray, data.train).client(0).at(jax.random.key(0), jnp.int32(0), 2, "cycle")
     upload, _ = algorithm.client_update(jax.random.key(0), problem.init(jax.random.key(0))[0], client, handle)
-    assert jax.tree.map(jnp.shape, upload)._asdict() == {"seen": (2, 3), "targets": (2,), "change": (4,)}
+    assert jax.tree.map(jnp.shape, upload)._asdict() == {"features": (2, 3), "targets": (2,), "change": (4,)}
     np.testing.assert_array_equal(upload.features, handle.now().inputs[:, SHARED])
 
 
@@ -336,7 +336,7 @@ def test_a_full_memory_drops_the_oldest(method, data, own_rows):
         arrived = int(state.server.met[index])
         assert 26 - 2 * 4 <= arrived <= 26
         for row in range(arrived - 5, arrived):
-            np.testing.assert_array_equal(state.server.seen[index, row % 5], x[row, [0]])
+            np.testing.assert_array_equal(state.server.features[index, row % 5], x[row, [0]])
             assert state.server.targets[index, row % 5] == y[row]
 
 
