@@ -73,8 +73,7 @@ def played(active, every=STEPS, data=None, **clock):
                   precision="float64", clock=ct.online(score="everyone", active=active, **clock))
 
 
-@pytest.mark.parametrize("batch", [1, 2])
-@pytest.mark.parametrize("tau", [1, 4])
+@pytest.mark.parametrize(("tau", "batch"), [(1, 2), (4, 1)])
 @pytest.mark.parametrize("name", SILENT)
 def test_collective_regret_of_silent_clients_by_hand(name, tau, batch):
     met = met_by_hand(trace_of(SILENT[name]), batch)
