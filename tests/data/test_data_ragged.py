@@ -71,6 +71,16 @@ def test_so_does_a_pass_over_equal_clients(batch):
     check_passes(data, np.full(CLIENTS, LONGEST), batch)
 
 
+def test_two_rows_come_in_either_order():
+    two = jax.tree.map(jnp.asarray, from_sizes(np.zeros((2, 1)), np.arange(2), np.array([2])))
+
+    def first(key):
+        return two.client(0).epoch(key, 1, lambda met, batch: jnp.where(met < 0, batch.targets[0], met), -1)
+
+    found = jax.vmap(first)(jax.random.split(jax.random.key(0), 40))
+    assert 5 < np.sum(found) < 35
+
+
 def test_another_key_gives_another_order():
     @jax.jit
     @partial(jax.vmap, in_axes=(None, 0))
