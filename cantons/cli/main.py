@@ -32,6 +32,11 @@ def cantons() -> None:
     """Personalised, online and mixed federated learning."""
 
 
+ACCEPT_CHANGES = click.option(
+    "--accept-changes", is_flag=True,
+    help="Go on with a run though versions or the engine have changed; its summary says after which round.")
+
+
 @cantons.command()
 @click.argument("study", type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path),
@@ -41,9 +46,10 @@ def cantons() -> None:
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE",
               help="Change any key of the study, as in --set algorithm.step_size=0.05; may be repeated.")
 @click.option("--resume", is_flag=True, help="Go on with the run in the folder.")
+@ACCEPT_CHANGES
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON and nothing else.")
 def run(study: Path, out: Path | None, rounds: int | None, seed: int | None, changes: tuple[str, ...], resume: bool,
-        as_json: bool) -> None:
+        accept_changes: bool, as_json: bool) -> None:
     """Run the study described in the TOML file STUDY and write its run folder."""
     from cantons.cli import show
     from cantons.cli.changes import parsed
@@ -59,7 +65,7 @@ def run(study: Path, out: Path | None, rounds: int | None, seed: int | None, cha
     if not resume and (folder / "study.json").exists():
         raise InputError(f"{folder} already holds a run; go on with it (--resume), or choose another folder (--out).")
     with show.watching(quiet=as_json) as watcher:
-        result = checked.run(out=folder, resume=resume, callbacks=[watcher])
+        result = checked.run(out=folder, resume=resume, accept_changes=accept_changes, callbacks=[watcher])
     if as_json:
         show.as_json(result.summary)
     else:
@@ -76,8 +82,9 @@ def run(study: Path, out: Path | None, rounds: int | None, seed: int | None, cha
               help="Run the one study with this algorithm, as in --algorithm fedprox,mu=0.1; may be repeated.")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a key in all of the studies.")
 @click.option("--reference", help="The method the others are held against, by name.  [default: the first]")
+@ACCEPT_CHANGES
 def compare(studies: tuple[Path, ...], seeds: int, out: Path, rounds: int | None, algorithms: tuple[str, ...],
-            changes: tuple[str, ...], reference: str | None) -> None:
+            changes: tuple[str, ...], reference: str | None, accept_changes: bool) -> None:
     """Run the STUDIES, or one study with several algorithms, on the same data and seeds.
 
     Prints one table, with the spread over seeds, and writes one report. Called again after a crash, it goes on where
@@ -94,9 +101,9 @@ def compare(studies: tuple[Path, ...], seeds: int, out: Path, rounds: int | None
     with show.watching() as watcher:
         methods = (of_algorithms(studies[0], algorithms, seeds, asked, watcher) if algorithms
                    else of_studies(studies, seeds, asked))
-        folders = play(methods, out, reference, watcher)
+        folders = play(methods, out, reference, watcher, accept_changes)
     show.comparison(folders)
-    click.echo(f"report: {write_report(folders, out / 'report.html', reference)}")
+    click.echo(f"report: {write_report(folders, out / 'report.html', reference if len(methods) > 1 else None)}")
 
 
 @cantons.command()
@@ -107,8 +114,9 @@ def compare(studies: tuple[Path, ...], seeds: int, out: Path, rounds: int | None
 @click.option("--out", type=click.Path(path_type=Path), help="Where the runs go.  [default: results/sweep-NAME]")
 @click.option("--rounds", type=click.IntRange(min=1), help="Train for this many rounds instead.")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a key of the study.")
+@ACCEPT_CHANGES
 def sweep(study: Path, grids: tuple[str, ...], seeds: int, out: Path | None, rounds: int | None,
-          changes: tuple[str, ...]) -> None:
+          changes: tuple[str, ...], accept_changes: bool) -> None:
     """Try all combinations of the grid and choose by validation rows, held back from training.
 
     A stream is chosen by what it is charged on its way, each example before it is learned from.
@@ -122,7 +130,8 @@ def sweep(study: Path, grids: tuple[str, ...], seeds: int, out: Path | None, rou
     asked = {} if rounds is None else {"rounds": rounds}
     folder = out or Path("results") / f"sweep-{study.stem}"
     with show.watching() as watcher:
-        by, metric, outcomes = play(study, parsed_grid(grids), seeds, folder, parsed(changes) | asked, watcher)
+        by, metric, outcomes = play(study, parsed_grid(grids), seeds, folder, parsed(changes) | asked, watcher,
+                                    accept_changes)
     show.sweep(by, metric, outcomes, seeds)
     click.echo(f"run folders: {folder}/<point>-<seed>")
 

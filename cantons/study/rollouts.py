@@ -21,7 +21,7 @@ def rollouts(problem: Problem, data: Federation | Sequence[Federation], algorith
              rounds: int, clock: Recipe | Sequence[Recipe] | None = None, aggregate: Recipe | None = None,
              seed: int | Sequence[int] = 0, evaluate_every: int | Sequence[int] | None = None,
              precision: str = "float32", engine: Engine | None = None, at_once: int = AT_ONCE,
-             out: str | Path | None = None,
+             out: str | Path | None = None, accept_changes: bool = False,
              watch: Callable[[int, int], None] = lambda done, total: None) -> list[list[dict[str, Any]]]:
     """Run several runs of one problem as one compiled program; a history for each, with one row per evaluation.
 
@@ -29,7 +29,8 @@ def rollouts(problem: Problem, data: Federation | Sequence[Federation], algorith
     many clients and features as each other, algorithms differ in real numbers alone, such as their step sizes. From a
     single `seed` run number k starts at seed + k. Evaluations come every `evaluate_every` rounds, or after the rounds
     it lists, and after the last. `at_once` runs are in memory together; `watch(done, total)` hears of progress. With
-    `out`, run number k has the run folder k there, and the same call goes on where it was stopped.
+    `out`, run number k has the run folder k there, and the same call goes on where it was stopped, with
+    `accept_changes=True` also if versions or the engine are other ones by now.
     """
     at_least("at_once", at_once, 1)
     number = _number(federations=data, algorithms=algorithm, clocks=clock, seeds=seed)
@@ -54,7 +55,8 @@ def rollouts(problem: Problem, data: Federation | Sequence[Federation], algorith
         group = [runs[min(place, len(runs) - 1)] for place in places]
         watcher = _Watcher(watch, first * rounds, size, len(runs) * rounds)
         found += play_together(engine, group, watcher, out=None if out is None else Path(out),
-                               names=[f"{place:0{len(str(len(runs) - 1))}}" for place in places], stops=stops)
+                               names=[f"{place:0{len(str(len(runs) - 1))}}" for place in places], stops=stops,
+                               accept_changes=accept_changes)
     return found[:len(runs)]
 
 
