@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
+from typing import TextIO
 
 import click
 
-from cantons.errors import InputError
+from cantons.errors import InputError, Notice
 
 
 class Sentences(click.Group):
@@ -15,7 +17,10 @@ class Sentences(click.Group):
 
     def invoke(self, context: click.Context) -> object:
         try:
-            return super().invoke(context)
+            with warnings.catch_warnings():
+                warnings.simplefilter("always", Notice)
+                warnings.showwarning = _show_warning
+                return super().invoke(context)
         except InputError as error:
             raise click.ClickException(str(error)) from error
         except OSError as error:
@@ -26,12 +31,22 @@ class Sentences(click.Group):
             sys.exit(130)
 
 
+def _show_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int,
+                  file: TextIO | None = None, line: str | None = None) -> None:
+    """A notice is one line on stderr; a warning of somebody else's looks as it always does."""
+    said = f"{message}\n" if issubclass(category, Notice) else warnings.formatwarning(
+        message, category, filename, lineno, line)
+    click.echo(said, err=True, nl=False)
+
+
 @click.group(cls=Sentences, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="cantons")
 def cantons() -> None:
     """Personalised, online and mixed federated learning."""
 
 
+TRUST = click.option(
+    "--trust", is_flag=True, help="Import modules outside cantons that the run folder names, which runs their code.")
 ACCEPT_CHANGES = click.option(
     "--accept-changes", is_flag=True,
     help="Go on with a run though versions or the engine have changed; its summary says after which round.")
@@ -233,7 +248,8 @@ def check(name: str, changes: tuple[str, ...]) -> None:
 @click.option("--client", help="Predict as this client, by name or number; else as a stranger.")
 @click.option("--array", default="x", show_default=True, help="Which array of an .npz file holds the inputs.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write a .npy file instead of printing CSV.")
-def predict(inputs: Path, folder: Path, client: str | None, array: str, out: Path | None) -> None:
+@TRUST
+def predict(inputs: Path, folder: Path, client: str | None, array: str, out: Path | None, trust: bool) -> None:
     """Predict with a trained model for the rows of INPUTS (.npy, .npz or .csv).
 
     Give them as the data of the run are: a CSV file may have the same columns, and what the run scaled is scaled.
@@ -243,7 +259,7 @@ def predict(inputs: Path, folder: Path, client: str | None, array: str, out: Pat
     from cantons.cli.predict import rows_for
     from cantons.study.load import load
 
-    trained = load(folder)
+    trained = load(folder, trust=trust)
     outputs = trained.predict(rows_for(trained, folder, inputs, array), client)
     if out is not None:
         np.save(out, outputs)
@@ -255,12 +271,13 @@ def predict(inputs: Path, folder: Path, client: str | None, array: str, out: Pat
 @cantons.command()
 @click.option("--run", "folder", type=click.Path(path_type=Path), required=True, help="The run folder.")
 @click.option("--out", type=click.Path(path_type=Path), help="Where to write.  [default: RUN/export]")
-def export(folder: Path, out: Path | None) -> None:
+@TRUST
+def export(folder: Path, out: Path | None, trust: bool) -> None:
     """Write the shared and the private parts of a trained model as safetensors, with a JSON that explains them."""
     from cantons.study.export import export as write
     from cantons.study.load import load
 
-    for path in write(load(folder), out or folder / "export"):
+    for path in write(load(folder, trust=trust), out or folder / "export"):
         click.echo(path)
 
 

@@ -54,7 +54,8 @@ def _engine(options: Mapping[str, Any], environment: Mapping[str, Any], together
     return {f"engine.{key}": value for key, value in {**flat(options), **found}.items()}
 
 
-def differences(old: Fingerprint, new: Fingerprint, sections: tuple[str, ...] = (*RESULT, *DIGITS)) -> list[str]:
+def differences(old: Fingerprint, new: Fingerprint, sections: tuple[str, ...] = (*RESULT, *DIGITS),
+                here: str = "here") -> list[str]:
     """What differs, in half-sentences that begin with "its"; none if nothing does.
 
     >>> one = Fingerprint({"seed": 0}, {}, {"votes": "3f"}, {}, {"jax": "0.9"})
@@ -66,7 +67,7 @@ def differences(old: Fingerprint, new: Fingerprint, sections: tuple[str, ...] = 
         before, now = getattr(old, section), getattr(new, section)
         for key in sorted(before.keys() | now.keys()):
             if before.get(key) != now.get(key) and not _cannot_matter(section, key, before.get(key)):
-                found.append(_words(section, key, before.get(key), now.get(key)))
+                found.append(_words(section, key, before.get(key), now.get(key), here))
     return found
 
 
@@ -75,12 +76,12 @@ def _cannot_matter(section: str, key: str, before: Any) -> bool:
     return (section == "versions" and before is None) or (key == "data.checksum" and isinstance(before, int))
 
 
-def _words(section: str, key: str, before: Any, now: Any) -> str:
+def _words(section: str, key: str, before: Any, now: Any, here: str) -> str:
     if section == "source":
-        return (f"its source of {key} is another text than here" if before and now else
-                f"it was made with the source of {key}, which is not used here" if before else
-                f"it was made without the source of {key}, which is used here")
-    return f"its {key} is {json.dumps(before)}, here it is {json.dumps(now)}"
+        return (f"its source of {key} is another text than {here}" if before and now else
+                f"it was made with the source of {key}, which is not used {here}" if before else
+                f"it was made without the source of {key}, which is used {here}")
+    return f"its {key} is {json.dumps(before)}, {here} it is {json.dumps(now)}"
 
 
 def check_same(what: str, old: Fingerprint, new: Fingerprint, accept_changes: bool) -> list[str]:

@@ -11,7 +11,7 @@ from cantons.engine import Local
 from cantons.errors import InputError, at_least
 from cantons.protocol import Engine, Problem, Recipe
 from cantons.study.callbacks import Callback
-from cantons.study.resolve import resolve
+from cantons.study.resolve import identity_of, resolve
 from cantons.study.together import play_together
 
 AT_ONCE = 50  # runs on the devices at a time
@@ -45,6 +45,9 @@ def rollouts(problem: Problem, data: Federation | Sequence[Federation], algorith
     runs = [resolve(problem, one, recipe, rounds=rounds, clock=ticking, aggregate=aggregate, seed=own,
                     precision=precision, engine=engine)
             for one, recipe, ticking, own in zip(federations, recipes, clocks, seeds, strict=True)]
+    if not isinstance(data, Federation):  # as they were given: the rows that fill them up are nobody's
+        for run, one in zip(runs, data, strict=True):
+            run.study["data"] = identity_of(one)
     if all(ticking is clocks[0] for ticking in clocks) and all(run.data.arrivals is None for run in runs):
         runs = [run._replace(parts=run.parts._replace(clock=runs[0].parts.clock)) for run in runs]
     size = min(at_once, len(runs)) if engine.together() is not None else 1
