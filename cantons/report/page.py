@@ -61,8 +61,8 @@ def _say_what_differs(runs: Sequence[Run]) -> None:
         changes = differences(fingerprint(run.study, run.environment), first, DIGITS, here="there")
         if changes:
             said.setdefault(", ".join(changes), run.folder)
-    for changes, folder in said.items():
-        warnings.warn(f"{folder} was made elsewhere than {runs[0].folder}: {changes}; the last digits may differ by "
+    for sentence, folder in said.items():
+        warnings.warn(f"{folder} was made elsewhere than {runs[0].folder}: {sentence}; the last digits may differ by "
                       "that.", Notice, stacklevel=3)
 
 

@@ -22,6 +22,7 @@ from cantons.study.plain import flat, plain
 # What may differ between two runs of one study: how long it runs, and what it writes on its way.
 FREE = ("rounds", "evaluate_every", "checkpoint_every", "keep", "name")
 RESULT = ("study", "data", "source")  # sections that make another result
+SAID = 3  # differences that a refusal names
 DIGITS = ("engine", "versions")  # sections that change the last digits
 
 
@@ -65,10 +66,16 @@ def differences(old: Fingerprint, new: Fingerprint, sections: tuple[str, ...] = 
     found = []
     for section in sections:
         before, now = getattr(old, section), getattr(new, section)
-        for key in sorted(before.keys() | now.keys()):
+        for key in sorted(before.keys() | now.keys(), key=_names_first):
             if before.get(key) != now.get(key) and not _cannot_matter(section, key, before.get(key)):
                 found.append(_words(section, key, before.get(key), now.get(key), here))
     return found
+
+
+def _names_first(key: str) -> tuple[str, bool, str]:
+    """Of the options of a part, its name says most."""
+    table, _, option = key.rpartition(".")
+    return table, option != "name", option
 
 
 def _cannot_matter(section: str, key: str, before: Any) -> bool:
@@ -88,8 +95,8 @@ def check_same(what: str, old: Fingerprint, new: Fingerprint, accept_changes: bo
     """Refuse `what` if it is of another run; what changes the last digits must be accepted, and is given back."""
     others = differences(old, new, RESULT)
     if others:
-        raise InputError(f"{what} holds another study: {others[0]}; go on with the study it began with, or choose "
-                         "another folder.")
+        raise InputError(f"{what} holds another study: {', '.join(others[:SAID])}; go on with the study it began with, "
+                         "or choose another folder.")
     changes = differences(old, new, DIGITS)
     if changes and not accept_changes:
         raise InputError(f"{what} was begun elsewhere: {', '.join(changes)}; the rest would not have the same last "

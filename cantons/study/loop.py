@@ -226,9 +226,10 @@ class Loop:
                                  **({"changes": self.changes} if self.changes else {}))
             if log.folder is not None:
                 if len(self.runs) > 1:
-                    Checkpoints(log.folder.path / "checkpoints", self.study["keep"]).save(
-                        self.rounds, snapshot, {"seconds": self.seconds / len(self.runs), "changes": self.changes,
-                                                "fingerprints": [log.fingerprint(len(self.runs))._asdict()]})
+                    own = Checkpoints(log.folder.path / "checkpoints", self.study["keep"])
+                    own.drop_after(self.rounds - 1)  # one of an earlier call, whose checkpoint of the group is gone
+                    own.save(self.rounds, snapshot, {"seconds": self.seconds / len(self.runs), "changes": self.changes,
+                                                     "fingerprints": [log.fingerprint(len(self.runs))._asdict()]})
                 log.folder.summary(summary)
             ended.append(Finished(log.history, log.columns, summary, snapshot))
         self._tell("finished", ended[0].summary)

@@ -9,10 +9,11 @@ from typing import Any
 
 import jax
 
+from cantons.errors import InputError
 from cantons.protocol import Engine
 from cantons.study.callbacks import Callback
 from cantons.study.checkpoint import Checkpoints
-from cantons.study.folder import Folder
+from cantons.study.folder import Folder, read_json
 from cantons.study.loop import Loop, Saving
 from cantons.study.resolve import Resolved, check_engine
 
@@ -38,6 +39,9 @@ def _saving(runs: Sequence[Resolved], out: Path, names: Sequence[str], accept_ch
     folders = [Folder(out / name) for name in names]
     for folder, run in zip(folders, runs, strict=True):
         folder.open(run.study, resume=True, accept_changes=accept_changes)
+        done = read_json(folder.summary_file)["rounds"] if folder.summary_file.exists() else 0
+        if done > run.study["rounds"]:
+            raise InputError(f"{folder.path} has already run {done} rounds; ask for at least that many.")
     group = hashlib.sha256("\n".join(str(folder.path) for folder in folders).encode()).hexdigest()[:12]
     store = out / "groups" / group if len(runs) > 1 else folders[0].path / "checkpoints"
     return Saving(folders, Checkpoints(store, keep=2), "call it again to go on.", False, accept_changes)

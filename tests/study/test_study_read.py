@@ -102,7 +102,8 @@ def test_a_study_may_name_parts_of_the_users_own(tmp_path, monkeypatch):
     result = read_study(Path("study.toml")).run(out="run")
     assert result.final["round"] == 1
     inputs = result.model.data.test.inputs[:2]
-    np.testing.assert_array_equal(ct.load("run", trust=True).predict(inputs, client=1), result.predict(inputs, client=1))
+    loaded = ct.load("run", trust=True)
+    np.testing.assert_array_equal(loaded.predict(inputs, client=1), result.predict(inputs, client=1))
     with pytest.raises(ct.InputError, match="unknown option in \\[algorithm\\] 'step_sise'"):
         read_study(Path("study.toml"), {"algorithm.step_sise": 1.0})
 
