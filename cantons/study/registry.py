@@ -122,9 +122,10 @@ def _marked(kind: str, name: str, found: Any) -> Callable[..., Any]:
         raise InputError(f"{name} is for [{marks[0]}], not for [{kind}].")
     if kind == "engine" and inspect.isclass(found):
         raise InputError(f"{name} is no engine: it lacks {', '.join(lacks)}; see docs/engine.md.")
-    raise InputError(f"{name} is not marked as {_a(kind)}, so it is not called; if it is one, decorate it with "
+    raise InputError(f"{name} is not marked as {_one(kind)}, so it is not called; if it is one, decorate it with "
                      f"@{DECORATORS.get(kind, 'cantons.recipe.algorithm')}.")
 
 
-def _a(kind: str) -> str:
-    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+def _one(kind: str) -> str:
+    """In words: "an engine"; data has no article."""
+    return kind if kind == "data" else f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"

@@ -23,7 +23,9 @@ batch_size = 4
 READER = """
 import numpy as np
 import cantons as ct
+from cantons.data import recorded
 
+@recorded
 def reader():
     return ct.federation(np.zeros((4, 2)), np.array([0, 1, 2, 7]), np.array([0, 0, 1, 1]), classes=3)
 """

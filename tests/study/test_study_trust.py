@@ -42,7 +42,7 @@ def run(finished, tmp_path, monkeypatch):
 @pytest.mark.parametrize("kind", REGISTRY)
 @pytest.mark.parametrize("name", ["os:system", "json:loads", "builtins:print", "builtins:eval", "evil:part"])
 def test_what_is_not_marked_is_not_called(kind, name, run):
-    with pytest.raises(ct.InputError, match=f"{name} is not marked as an? {kind}, so it is not called; .* @cantons"):
+    with pytest.raises(ct.InputError, match=f"{name} is not marked as (an? )?{kind}, so it is not called; .* @cantons"):
         part(kind, name)
     with pytest.raises(ct.InputError, match="is not marked"):
         make(kind, {"name": name, "command": "touch called"})
