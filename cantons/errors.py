@@ -13,6 +13,10 @@ class InputError(ValueError):
     """Something the user gave cannot be used; the message says what, why, and what to change."""
 
 
+class Notice(UserWarning):
+    """Something the user should know, and nothing to stop for; the command line shows it as one line."""
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
     """An error for a name that is not in the list, with its new name if it has one, or else the nearest spelling.
 

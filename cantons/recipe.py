@@ -1,15 +1,20 @@
-"""Turn a builder into a recipe: options now, problem and population later."""
+"""Mark a function as a part that a study may name; a builder also becomes a recipe: options now, the rest later.
+
+A study names parts of others as `module:function`, and calls nothing that is not marked as a part of the kind it wants.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, Concatenate
+from typing import Any, Concatenate, TypeVar
 
 from cantons.errors import check_options
 from cantons.options import options_of
-from cantons.protocol import Algorithm, Clock, Problem, Recipe, Rule
+from cantons.protocol import Algorithm, Clock, Engine, Problem, Recipe, Rule
+
+Makes = TypeVar("Makes", bound=Callable[..., Any])
 
 
 def algorithm(build: Callable[Concatenate[Problem, int, ...], Algorithm]) -> Callable[..., Recipe]:
@@ -36,6 +41,27 @@ def rule(build: Callable[..., Rule]) -> Callable[..., Recipe]:
     return _recipe("aggregate", build, given=0)
 
 
+def problem(make: Callable[Concatenate[Any, ...], Problem]) -> Callable[..., Problem]:
+    """Decorate `def name(data, *, options...) -> Problem`."""
+    return mark("problem", make)
+
+
+def model(make: Makes) -> Makes:
+    """Decorate `def name(*, options...) -> Architecture`, which gives (input_shape, outputs) -> Model."""
+    return mark("model", make)
+
+
+def engine(make: Callable[..., Engine]) -> Callable[..., Engine]:
+    """Decorate `def name(*, options...) -> Engine`; a class that has all that an engine has needs no mark."""
+    return mark("engine", make)
+
+
+def mark(kind: str, make: Makes) -> Makes:
+    """The function itself, marked as a part of a kind."""
+    make.kind = kind  # type: ignore[attr-defined]
+    return make
+
+
 def _recipe(kind: str, build: Callable[..., Any], given: int,
             build_with: Callable[..., Any] | None = None) -> Callable[..., Recipe]:
     options, made = options_of(build, given), build_with or build
@@ -48,7 +74,6 @@ def _recipe(kind: str, build: Callable[..., Any], given: int,
         resolved = {option.name: option.default for option in options.parameters} | chosen
         return Recipe(name, resolved, functools.partial(made, **options.gathered(resolved)), choose, kind)
 
-    choose.kind = kind  # type: ignore[attr-defined]
     # What `inspect`, editors and the study reader see: the options alone.
     choose.__signature__ = inspect.Signature(options.parameters, return_annotation=Recipe)  # type: ignore[attr-defined]
-    return choose
+    return mark(kind, choose)

@@ -24,27 +24,29 @@ class Method(NamedTuple):
     versions: list[Study]
 
 
-def play(methods: Sequence[Method], out: Path, reference: str | None, watcher: Callback) -> list[Path]:
-    """Run them; the run folders, method by method and seed by seed."""
+def play(methods: Sequence[Method], out: Path, reference: str | None, watcher: Callback,
+         accept_changes: bool = False) -> list[Path]:
+    """Run them; the run folders, method by method and seed by seed. Folders that hold other runs are refused first."""
     names = [method.name for method in methods]
     for name in names:
         if names.count(name) > 1:
             raise InputError(f"two of the methods are called {name!r}; give each a name of its own.")
-    if reference is not None and len(names) > 1 and reference not in names:
-        raise unknown("reference", reference, names)
     first = methods[0].versions[0]
+    if reference is not None and reference not in names and (
+            len(names) > 1 or reference != first.tables["algorithm"]["name"]):  # a single method goes by either name
+        raise unknown("reference", reference, names)
     for study in (method.versions[0] for method in methods):
         if study.tables["data"] != first.tables["data"]:
             raise InputError(f"{study.source} has other data than {first.source}; "
                              "compare studies with the same [data].")
     _check([method.versions[0] for method in methods])
-    folders = []
-    for method in methods:
-        for seed, study in enumerate(method.versions):
-            folder = out / f"{method.folder}-{seed}"
-            study.run(out=folder, resume=(folder / "study.json").exists(), callbacks=[watcher])
-            folders.append(folder)
-    return folders
+    runs = {out / f"{method.folder}-{seed}": study for method in methods for seed, study in enumerate(method.versions)}
+    for folder, study in runs.items():
+        study.check_folder(folder, accept_changes)
+    for folder, study in runs.items():
+        study.run(out=folder, resume=(folder / "study.json").exists(), accept_changes=accept_changes,
+                  callbacks=[watcher])
+    return list(runs)
 
 
 def _check(studies: Sequence[Study]) -> None:

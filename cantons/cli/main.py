@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
+from typing import TextIO
 
 import click
 
-from cantons.errors import InputError
+from cantons.errors import InputError, Notice
 
 
 class Sentences(click.Group):
@@ -15,7 +17,10 @@ class Sentences(click.Group):
 
     def invoke(self, context: click.Context) -> object:
         try:
-            return super().invoke(context)
+            with warnings.catch_warnings():
+                warnings.simplefilter("always", Notice)
+                warnings.showwarning = _show_warning
+                return super().invoke(context)
         except InputError as error:
             raise click.ClickException(str(error)) from error
         except OSError as error:
@@ -26,10 +31,25 @@ class Sentences(click.Group):
             sys.exit(130)
 
 
+def _show_warning(message: Warning | str, category: type[Warning], filename: str, lineno: int,
+                  file: TextIO | None = None, line: str | None = None) -> None:
+    """A notice is one line on stderr; a warning of somebody else's looks as it always does."""
+    said = f"{message}\n" if issubclass(category, Notice) else warnings.formatwarning(
+        message, category, filename, lineno, line)
+    click.echo(said, err=True, nl=False)
+
+
 @click.group(cls=Sentences, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="cantons")
 def cantons() -> None:
     """Personalised, online and mixed federated learning."""
+
+
+TRUST = click.option(
+    "--trust", is_flag=True, help="Import modules outside cantons that the run folder names, which runs their code.")
+ACCEPT_CHANGES = click.option(
+    "--accept-changes", is_flag=True,
+    help="Go on with a run though versions or the engine have changed; its summary says after which round.")
 
 
 @cantons.command()
@@ -41,9 +61,10 @@ def cantons() -> None:
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE",
               help="Change any key of the study, as in --set algorithm.step_size=0.05; may be repeated.")
 @click.option("--resume", is_flag=True, help="Go on with the run in the folder.")
+@ACCEPT_CHANGES
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON and nothing else.")
 def run(study: Path, out: Path | None, rounds: int | None, seed: int | None, changes: tuple[str, ...], resume: bool,
-        as_json: bool) -> None:
+        accept_changes: bool, as_json: bool) -> None:
     """Run the study described in the TOML file STUDY and write its run folder."""
     from cantons.cli import show
     from cantons.cli.changes import parsed
@@ -59,7 +80,7 @@ def run(study: Path, out: Path | None, rounds: int | None, seed: int | None, cha
     if not resume and (folder / "study.json").exists():
         raise InputError(f"{folder} already holds a run; go on with it (--resume), or choose another folder (--out).")
     with show.watching(quiet=as_json) as watcher:
-        result = checked.run(out=folder, resume=resume, callbacks=[watcher])
+        result = checked.run(out=folder, resume=resume, accept_changes=accept_changes, callbacks=[watcher])
     if as_json:
         show.as_json(result.summary)
     else:
@@ -76,8 +97,9 @@ def run(study: Path, out: Path | None, rounds: int | None, seed: int | None, cha
               help="Run the one study with this algorithm, as in --algorithm fedprox,mu=0.1; may be repeated.")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a key in all of the studies.")
 @click.option("--reference", help="The method the others are held against, by name.  [default: the first]")
+@ACCEPT_CHANGES
 def compare(studies: tuple[Path, ...], seeds: int, out: Path, rounds: int | None, algorithms: tuple[str, ...],
-            changes: tuple[str, ...], reference: str | None) -> None:
+            changes: tuple[str, ...], reference: str | None, accept_changes: bool) -> None:
     """Run the STUDIES, or one study with several algorithms, on the same data and seeds.
 
     Prints one table, with the spread over seeds, and writes one report. Called again after a crash, it goes on where
@@ -94,9 +116,9 @@ def compare(studies: tuple[Path, ...], seeds: int, out: Path, rounds: int | None
     with show.watching() as watcher:
         methods = (of_algorithms(studies[0], algorithms, seeds, asked, watcher) if algorithms
                    else of_studies(studies, seeds, asked))
-        folders = play(methods, out, reference, watcher)
+        folders = play(methods, out, reference, watcher, accept_changes)
     show.comparison(folders)
-    click.echo(f"report: {write_report(folders, out / 'report.html', reference)}")
+    click.echo(f"report: {write_report(folders, out / 'report.html', reference if len(methods) > 1 else None)}")
 
 
 @cantons.command()
@@ -107,8 +129,9 @@ def compare(studies: tuple[Path, ...], seeds: int, out: Path, rounds: int | None
 @click.option("--out", type=click.Path(path_type=Path), help="Where the runs go.  [default: results/sweep-NAME]")
 @click.option("--rounds", type=click.IntRange(min=1), help="Train for this many rounds instead.")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a key of the study.")
+@ACCEPT_CHANGES
 def sweep(study: Path, grids: tuple[str, ...], seeds: int, out: Path | None, rounds: int | None,
-          changes: tuple[str, ...]) -> None:
+          changes: tuple[str, ...], accept_changes: bool) -> None:
     """Try all combinations of the grid and choose by validation rows, held back from training.
 
     A stream is chosen by what it is charged on its way, each example before it is learned from.
@@ -122,7 +145,8 @@ def sweep(study: Path, grids: tuple[str, ...], seeds: int, out: Path | None, rou
     asked = {} if rounds is None else {"rounds": rounds}
     folder = out or Path("results") / f"sweep-{study.stem}"
     with show.watching() as watcher:
-        by, metric, outcomes = play(study, parsed_grid(grids), seeds, folder, parsed(changes) | asked, watcher)
+        by, metric, outcomes = play(study, parsed_grid(grids), seeds, folder, parsed(changes) | asked, watcher,
+                                    accept_changes)
     show.sweep(by, metric, outcomes, seeds)
     click.echo(f"run folders: {folder}/<point>-<seed>")
 
@@ -224,7 +248,8 @@ def check(name: str, changes: tuple[str, ...]) -> None:
 @click.option("--client", help="Predict as this client, by name or number; else as a stranger.")
 @click.option("--array", default="x", show_default=True, help="Which array of an .npz file holds the inputs.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write a .npy file instead of printing CSV.")
-def predict(inputs: Path, folder: Path, client: str | None, array: str, out: Path | None) -> None:
+@TRUST
+def predict(inputs: Path, folder: Path, client: str | None, array: str, out: Path | None, trust: bool) -> None:
     """Predict with a trained model for the rows of INPUTS (.npy, .npz or .csv).
 
     Give them as the data of the run are: a CSV file may have the same columns, and what the run scaled is scaled.
@@ -234,7 +259,7 @@ def predict(inputs: Path, folder: Path, client: str | None, array: str, out: Pat
     from cantons.cli.predict import rows_for
     from cantons.study.load import load
 
-    trained = load(folder)
+    trained = load(folder, trust=trust)
     outputs = trained.predict(rows_for(trained, folder, inputs, array), client)
     if out is not None:
         np.save(out, outputs)
@@ -246,12 +271,13 @@ def predict(inputs: Path, folder: Path, client: str | None, array: str, out: Pat
 @cantons.command()
 @click.option("--run", "folder", type=click.Path(path_type=Path), required=True, help="The run folder.")
 @click.option("--out", type=click.Path(path_type=Path), help="Where to write.  [default: RUN/export]")
-def export(folder: Path, out: Path | None) -> None:
+@TRUST
+def export(folder: Path, out: Path | None, trust: bool) -> None:
     """Write the shared and the private parts of a trained model as safetensors, with a JSON that explains them."""
     from cantons.study.export import export as write
     from cantons.study.load import load
 
-    for path in write(load(folder), out or folder / "export"):
+    for path in write(load(folder, trust=trust), out or folder / "export"):
         click.echo(path)
 
 

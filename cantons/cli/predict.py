@@ -33,7 +33,7 @@ def rows_for(trained: Trained, folder: Path, path: Path, array: str) -> np.ndarr
     if rows.dtype.kind not in "biuf":
         raise InputError(f"{path} holds values of type {rows.dtype}; give numbers.")
     finite("inputs", rows, lambda row: f"row {row} (from 0) of {path}")
-    return _rescaled(_shaped(rows, trained, path), made_by)
+    return _rescaled(_shaped(rows, trained, path), made_by, trained)
 
 
 def _from_csv(path: Path, made_by: Mapping[str, Any]) -> np.ndarray:
@@ -80,11 +80,14 @@ def _shaped(rows: np.ndarray, trained: Trained, path: Path) -> np.ndarray:
     return rows.reshape(len(rows), *shape)
 
 
-def _rescaled(rows: np.ndarray, made_by: Mapping[str, Any]) -> np.ndarray:
+def _rescaled(rows: np.ndarray, made_by: Mapping[str, Any], trained: Trained) -> np.ndarray:
     """As the run's data were: what was fitted to their training rows is fitted again."""
     how = made_by.get("scale", "none")
     if how == "none":
         return rows
+    if trained.data is None:
+        raise InputError(f"the inputs of this run were scaled to {how!r}, and its data, which say by how much, are "
+                         "gone or have changed; bring them back.")
     try:
         data = make("data", {**made_by, "scale": "none"})
     except InputError as error:

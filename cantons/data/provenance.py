@@ -10,13 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from cantons.data.federation import Federation
+from cantons.errors import InputError
 from cantons.options import options_of
+from cantons.recipe import mark
 
 
 def recorded(make: Callable[..., Federation]) -> Callable[..., Federation]:
-    """Fill `spec` with the maker's name and every option; paths are made absolute.
+    """Mark a maker of data as a part that studies may name; its data remember its name and options in `spec`.
 
-    The fields of a group, such as `division: Flat[Division]`, are options of their own for whoever calls the maker.
+    Paths are made absolute. The fields of a group, such as `division: Flat[Division]`, are options of their own for
+    whoever calls the maker.
     """
     options, own = options_of(make), inspect.signature(make)
     signature = inspect.Signature(options.parameters, return_annotation=Federation)
@@ -29,9 +32,11 @@ def recorded(make: Callable[..., Federation]) -> Callable[..., Federation]:
         given.apply_defaults()
         gathered = inspect.BoundArguments(own, options.gathered(given.arguments))
         data = make(*gathered.args, **gathered.kwargs)
+        if not isinstance(data, Federation):
+            raise InputError(f"{name} returned a {type(data).__name__}; return a Federation.")
         plain = {option: str(Path(value).resolve()) if option == "path" else value
                  for option, value in given.arguments.items()}
         return replace(data, spec={"name": name, **plain})
 
     make_recorded.__signature__ = signature  # type: ignore[attr-defined]
-    return make_recorded
+    return mark("data", make_recorded)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from string import Template
 
-from cantons.errors import InputError, unknown
+from cantons.errors import InputError, Notice, unknown
 from cantons.report import sections
-from cantons.report.collect import Group, collect
+from cantons.report.collect import Group, Run, collect
 from cantons.report.style import SHEET
+from cantons.study.fingerprint import DIGITS, differences, fingerprint
 
 # The policy makes the browser itself refuse whatever does not stand in the file.
 PAGE = Template("""<!DOCTYPE html>
@@ -37,6 +39,7 @@ def write_report(folders: Sequence[str | Path], out: str | Path, reference: str 
     are held against, client by client: the first one by default.
     """
     groups = collect(folders)
+    _say_what_differs([run for group in groups for run in group.runs])
     methods = {group.label: group for group in groups}
     if reference is not None and reference not in methods:
         raise unknown("reference", reference, methods)
@@ -48,6 +51,19 @@ def write_report(folders: Sequence[str | Path], out: str | Path, reference: str 
     except OSError as error:
         raise InputError(f"cannot write the report {path}: {error.strerror}.") from error
     return path
+
+
+def _say_what_differs(runs: Sequence[Run]) -> None:
+    """A notice for each way in which runs were made elsewhere than the first: their last digits may differ by that."""
+    first = fingerprint(runs[0].study, runs[0].environment)
+    said: dict[str, Path] = {}
+    for run in runs[1:]:
+        changes = differences(fingerprint(run.study, run.environment), first, DIGITS, here="there")
+        if changes:
+            said.setdefault(", ".join(changes), run.folder)
+    for sentence, folder in said.items():
+        warnings.warn(f"{folder} was made elsewhere than {runs[0].folder}: {sentence}; the last digits may differ by "
+                      "that.", Notice, stacklevel=3)
 
 
 def page(groups: Sequence[Group], reference: Group) -> str:

@@ -11,8 +11,8 @@
 from __future__ import annotations
 
 import csv
+import functools
 import json
-import math
 import os
 import platform
 from collections.abc import Mapping
@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
 from cantons.errors import InputError
+from cantons.study.fingerprint import Fingerprint, check_same, fingerprint
+from cantons.study.plain import flat as flat
+from cantons.study.plain import plain as plain
 
-PACKAGES = ("cantons", "jax", "jaxlib", "numpy", "optax", "equinox", "orbax-checkpoint", "scikit-learn")
-# What may differ between the run that wrote a checkpoint and the one that goes on from it.
-FREE = ("rounds", "evaluate_every", "checkpoint_every", "keep", "engine", "name")
+PACKAGES = ("cantons", "jax", "jaxlib", "numpy", "optax", "equinox", "orbax-checkpoint", "scikit-learn", "flax",
+            "torch", "vowpalwabbit")
 
 
 class Folder:
@@ -35,30 +36,36 @@ class Folder:
         self.path = path
         self.study_file = path / "study.json"
         self.metrics_file = path / "metrics.jsonl"
+        self.summary_file = path / "summary.json"
 
-    def open(self, study: Mapping[str, Any], resume: bool) -> None:
-        """Create the folder, or check that it holds this very study."""
+    def open(self, study: Mapping[str, Any], resume: bool, accept_changes: bool = False) -> None:
+        """Create the folder, or check that it holds this very study; what it holds is left as it is."""
         if self.study_file.exists():
             if not resume:
                 raise InputError(f"{self.path} already holds a run; resume it (--resume), or choose another folder.")
-            self._same_study(study)
-        elif self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            self.compare(study, accept_changes)
+            return
+        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
             raise InputError(f"{self.path} exists and is not a run folder; choose another one.")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            write_json(self.study_file, study)
-            write_json(self.path / "environment.json", environment())
+            self.begin(study)
         except OSError as error:
             raise InputError(f"cannot write the run folder {self.path}: {error.strerror}.") from error
 
-    def _same_study(self, study: Mapping[str, Any]) -> None:
-        old = flat(read_json(self.study_file))
-        new = flat(json.loads(json.dumps(plain(study))))
-        for key in sorted(old.keys() | new.keys()):
-            if key.partition(".")[0] not in FREE and old.get(key) != new.get(key):
-                raise InputError(f"{self.path} holds another study: its {key} is {json.dumps(old.get(key))}, here it "
-                                 f"is {json.dumps(new.get(key))}; go on with the study it began with, or choose "
-                                 "another folder.")
+    def begin(self, study: Mapping[str, Any]) -> None:
+        """Write down what is run, and where; the study comes last, because it is what makes this a run folder."""
+        write_json(self.path / "environment.json", environment())
+        write_json(self.study_file, study)
+
+    def compare(self, study: Mapping[str, Any], accept_changes: bool = False) -> list[str]:
+        """Refuse a folder of another study; what changes the last digits must be accepted, and is given back."""
+        return check_same(str(self.path), self.fingerprint(), fingerprint(study, environment()), accept_changes)
+
+    def fingerprint(self) -> Fingerprint:
+        """Of the run that the folder holds."""
+        place = self.path / "environment.json"
+        return fingerprint(read_json(self.study_file), read_json(place) if place.exists() else {})
 
     def records(self) -> list[dict[str, Any]]:
         """The evaluations so far; a last line cut short by a kill is dropped."""
@@ -93,20 +100,26 @@ class Folder:
         temporary.replace(self.path / "clients.csv")
 
     def summary(self, summary: Mapping[str, Any]) -> None:
-        write_json(self.path / "summary.json", summary)
+        write_json(self.summary_file, summary)
+
+
+@functools.cache
+def versions() -> dict[str, str | None]:
+    """Of what is computed with; None for what is not installed."""
+    found: dict[str, str | None] = {}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = None
+    return found
 
 
 def environment() -> dict[str, Any]:
     """Versions and hardware, for the reader who wonders why his numbers differ."""
-    versions: dict[str, str | None] = {}
-    for package in PACKAGES:
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            versions[package] = None
     devices = jax.local_devices()
     return {"python": platform.python_version(), "system": platform.platform(terse=True),
-            "machine": platform.machine(), "cores": os.cpu_count(), "versions": versions,
+            "machine": platform.machine(), "cores": os.cpu_count(), "versions": versions(),
             "devices": [str(device.device_kind) for device in devices], "platform": devices[0].platform}
 
 
@@ -129,32 +142,3 @@ def replace(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
-
-
-def plain(value: Any) -> Any:
-    """As strict JSON has it: no arrays, no tuples, no NaN; what has no JSON form is named."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, np.ndarray | jax.Array):
-        return plain(np.asarray(value).tolist())
-    if isinstance(value, np.generic):
-        return plain(value.item())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, str | int | bool):
-        return value
-    return f"{getattr(value, '__module__', '?')}:{getattr(value, '__qualname__', type(value).__name__)}"
-
-
-def flat(tree: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """Nested tables as one, with dotted keys.
-
-    >>> flat({"seed": 0, "clock": {"cohort": 10}})
-    {'seed': 0, 'clock.cohort': 10}
-    """
-    rows: dict[str, Any] = {}
-    for key, value in tree.items():
-        rows |= flat(value, f"{before}{key}.") if isinstance(value, Mapping) else {before + key: value}
-    return rows

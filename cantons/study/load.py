@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,35 +11,46 @@ import jax
 
 from cantons.data import with_validation
 from cantons.engine import blank_snapshot
-from cantons.errors import InputError
+from cantons.errors import InputError, Notice
 from cantons.problem import problem_from_spec
 from cantons.protocol import Problem, Recipe
 from cantons.study.checkpoint import Checkpoints
-from cantons.study.folder import Folder, read_json
-from cantons.study.registry import make, make_algorithm, make_problem, make_recipe
-from cantons.study.resolve import choose_rule
+from cantons.study.fingerprint import DIGITS, Fingerprint, check_same, differences, fingerprint
+from cantons.study.folder import Folder, environment, read_json
+from cantons.study.registry import foreign_parts, make, make_algorithm, make_problem, make_recipe
+from cantons.study.resolve import choose_rule, identity_of
 from cantons.study.result import Trained
+from cantons.study.source import foreign_sources
 
 
 def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recipe | None = None,
-         data: Any = None) -> Trained:
+         data: Any = None, trust: bool = False) -> Trained:
     """The trained federation in `folder`, to predict with.
 
     Parts that were written in Python and have no name must be given again. Data is only needed to predict
-    as one of the clients, and is made again from the study where it can be.
+    as one of the clients, and is made again from the study where it can be. Modules outside cantons that the folder
+    names are imported with `trust=True` only, because importing runs their code. A notice says if the versions or the
+    devices are not those of the run.
     """
     path = Path(folder)
-    study_file = Folder(path).study_file
-    if not study_file.exists():
-        raise InputError(f"{path} is not a run folder: it has no {study_file.name}.")
-    study = read_json(study_file)
+    there = Folder(path)
+    if not there.study_file.exists():
+        raise InputError(f"{path} is not a run folder: it has no {there.study_file.name}.")
+    study = read_json(there.study_file)
     if "models" in study:
         raise InputError(f"{path} is a run whose clients brought models of their own, which only you can make again; "
                          "run_with_models(..., out=..., resume=True) with models made alike gives it back.")
-    if data is None:
-        data = _data(study)
+    tables = {"data": study["data"]["made_by"] if data is None else None,
+              "problem": study["problem"] if problem is None else None,
+              "algorithm": study["algorithm"] if algorithm is None else None,
+              "clock": study["clock"], "aggregate": study.get("aggregate")}
+    if not trust:
+        _check_trust(path, tables)
+    _say_what_changed(there)
+    data = _data(study, path) if data is None else _same_data(study, data, path)
     problem = problem or _problem(study, data, path)
     algorithm = algorithm or _algorithm(study, path)
+    _check_source(study, tables, path)
     population = study["data"]["population"]
     rule = make_recipe("aggregate", study["aggregate"]) if study.get("aggregate") else None
     with jax.enable_x64(study["precision"] == "float64"):
@@ -53,18 +66,68 @@ def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recip
         found = Checkpoints(path / "checkpoints").newest(template)
         if found is None or not found[1]:
             raise InputError(f"{path} holds no sound checkpoint yet; let the run go on (--resume) or finish.")
+        _check_checkpoint(there, found[1])
     return Trained(problem, built, found[0], data, study["seed"], study["precision"])
 
 
-def _data(study: dict[str, Any]) -> Any:
-    """None if the data has no maker, or its file is gone: then only the shared model can predict."""
+def _check_trust(path: Path, tables: Mapping[str, Any]) -> None:
+    """A run folder is somebody else's file: refuse what would import code of its choice."""
+    named = [f"{name} ({kind})" for kind, table in tables.items() for name in foreign_parts(table)]
+    if named:
+        raise InputError(f"{path} names parts outside cantons: {', '.join(named)}. Importing them runs their code; if "
+                         "you trust it, use --trust (in Python: load(folder, trust=True)).")
+
+
+def _say_what_changed(there: Folder) -> None:
+    """A notice, if the last digits of what is predicted may not be those of the run."""
+    old = there.fingerprint()
+    new = fingerprint(read_json(there.study_file), environment())
+    changes = differences(old, new, DIGITS)
+    if changes:
+        warnings.warn(f"{there.path} was made elsewhere: {', '.join(changes)}; the last digits may differ.", Notice,
+                      stacklevel=3)
+
+
+def _check_source(study: Mapping[str, Any], tables: Mapping[str, Any], path: Path) -> None:
+    """Refuse parts whose text is not the one that was run."""
+    before, now = study.get("source") or {}, foreign_sources((), tables.values())
+    for module, checksum in now.items():
+        if before.get(module, checksum) != checksum:
+            raise InputError(f"the source of {module} is not the one that {path} was run with; bring that text back, "
+                             "or give the part yourself: load(folder, algorithm=...).")
+
+
+def _check_checkpoint(there: Folder, about: Mapping[str, Any]) -> None:
+    """Refuse a checkpoint that is not of the run in this folder."""
+    for saved in about.get("fingerprints") or ():
+        check_same(f"the newest checkpoint of {there.path}", Fingerprint(**saved), there.fingerprint(),
+                   accept_changes=True)
+
+
+def _data(study: Mapping[str, Any], path: Path) -> Any:
+    """None if the data has no maker, or its file is gone or changed: then only the shared model can predict."""
     if study["data"]["made_by"] is None:
         return None
     try:
         data = make("data", study["data"]["made_by"])
     except InputError:
         return None
-    return data if study["validation"] is None else with_validation(data, study["validation"])
+    try:
+        return _same_data(study, data, path)
+    except InputError as error:
+        warnings.warn(f"{error} Only the shared model can predict.", Notice, stacklevel=3)
+        return None
+
+
+def _same_data(study: Mapping[str, Any], data: Any, path: Path) -> Any:
+    """The data with the validation rows held back, if they are those of the run."""
+    if study["validation"] is not None and data.validation is None:
+        data = with_validation(data, study["validation"])
+    before, now = study["data"]["checksum"], identity_of(data)["checksum"]
+    if isinstance(before, str) and before != now:  # an older checksum cannot be taken again
+        raise InputError(f"the data are not those that {path} was trained on: their checksum is {now}, and it was "
+                         f"{before}.")
+    return data
 
 
 def _problem(study: dict[str, Any], data: Any, path: Path) -> Problem:

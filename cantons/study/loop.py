@@ -14,7 +14,8 @@ from cantons.errors import InputError
 from cantons.protocol import Evaluation, Progress, Session, Snapshot
 from cantons.study.callbacks import Callback
 from cantons.study.checkpoint import Checkpoints
-from cantons.study.folder import Folder
+from cantons.study.fingerprint import Fingerprint, check_same, fingerprint
+from cantons.study.folder import Folder, environment
 from cantons.study.interrupt import Interruption
 from cantons.study.online_metrics import online_metrics
 from cantons.study.record import Columns, Row, Seen, diagnostics_row, score_row, summary_of, traffic_of, traffic_row
@@ -31,6 +32,7 @@ class Saving(NamedTuple):
     checkpoints: Checkpoints | None  # of all runs together while they are on their way; None: they cannot be saved
     again: str  # how the user goes on after an interruption
     resume: bool = True
+    accept_changes: bool = False  # go on though versions or the engine are not those the run began with
 
 
 class Finished(NamedTuple):
@@ -70,6 +72,7 @@ class Loop:
         self.since = 0.0  # seconds since the last evaluation
         self.block = 1  # rounds the next block may have
         self.saved_at = time.monotonic()
+        self.changes: list[dict[str, Any]] = []  # after which rounds it went on with other versions or elsewhere
 
     def play(self, initial: Any = None) -> list[Finished]:
         """Run to the end; `initial` is a (shared, private) to begin with."""
@@ -119,7 +122,11 @@ class Loop:
                 raise InputError(f"{self.saving.folders[0].path} has already run {done} rounds; "
                                  "ask for at least that many.")
             if done:
+                self._compare(about, done)
                 state = self.session.restore(snapshots)
+        for log in self.logs:
+            assert log.folder is not None
+            log.folder.begin(log.run.study)
         if store is not None:
             store.drop_after(done)
         for log, seen in zip(self.logs, (found[1].get("seen") if found and done else None) or [None] * len(self.logs),
@@ -128,6 +135,22 @@ class Loop:
             # left out.
             log.rewind(done or -1, seen)
         return state, done
+
+    def _compare(self, about: Mapping[str, Any], done: int) -> None:
+        """Refuse a checkpoint of other runs; remember what has changed since it was written, if that is accepted."""
+        assert self.saving is not None
+        folder, saved = self.saving.folders[0].path, about.get("fingerprints") or []
+        if len(saved) != len(self.runs):
+            raise InputError(f"the checkpoint of round {done} for {folder} does not say which runs it is of: it was "
+                             "written by an older version of cantons, or for other runs; start anew in another folder.")
+        changes: dict[str, None] = {}
+        for one, log in zip(saved, self.logs, strict=True):
+            changes |= dict.fromkeys(check_same(f"the checkpoint of round {done} for {log.label}", Fingerprint(**one),
+                                                log.fingerprint(len(self.runs)), self.saving.accept_changes))
+        self.changes = list(about.get("changes") or [])
+        if changes:
+            self.changes.append({"after_round": done, "changes": list(changes)})
+            self.notice(f"goes on after round {done}, though {', '.join(changes)}.")
 
     def _advance(self, state: Any, done: int) -> tuple[Any, int]:
         """One block: up to the next evaluation or checkpoint, but not much longer than BLOCK_SECONDS."""
@@ -179,9 +202,14 @@ class Loop:
         assert self.saving is not None and self.saving.checkpoints is not None
         snapshots = self.session.whole(state)
         about = {"seconds": self.seconds + self.since, "seen": [log.seen._asdict() for log in self.logs],
-                 "outside": [snapshot.outside for snapshot in snapshots]}
+                 "outside": [snapshot.outside for snapshot in snapshots], **self._identity()}
         self.saving.checkpoints.save(done, _packed([one._replace(outside=None) for one in snapshots]), about)
         self.saved_at = time.monotonic()
+
+    def _identity(self) -> dict[str, Any]:
+        """What a checkpoint says about the runs it is of."""
+        return {"fingerprints": [log.fingerprint(len(self.runs))._asdict() for log in self.logs],
+                "changes": self.changes}
 
     def _pause(self, state: Any, done: int) -> None:
         """Ctrl-C: save, say how to go on, and stop."""
@@ -194,11 +222,14 @@ class Loop:
     def _finish(self, state: Any) -> list[Finished]:
         ended = []
         for log, snapshot in zip(self.logs, self.session.whole(state), strict=True):
-            summary = summary_of(log.run.study, log.run.data, log.history, self.traffic, **self.session.about())
+            summary = summary_of(log.run.study, log.run.data, log.history, self.traffic, **self.session.about(),
+                                 **({"changes": self.changes} if self.changes else {}))
             if log.folder is not None:
                 if len(self.runs) > 1:
-                    Checkpoints(log.folder.path / "checkpoints", self.study["keep"]).save(
-                        self.rounds, snapshot, {"seconds": self.seconds / len(self.runs)})
+                    own = Checkpoints(log.folder.path / "checkpoints", self.study["keep"])
+                    own.drop_after(self.rounds - 1)  # one of an earlier call, whose checkpoint of the group is gone
+                    own.save(self.rounds, snapshot, {"seconds": self.seconds / len(self.runs), "changes": self.changes,
+                                                     "fingerprints": [log.fingerprint(len(self.runs))._asdict()]})
                 log.folder.summary(summary)
             ended.append(Finished(log.history, log.columns, summary, snapshot))
         self._tell("finished", ended[0].summary)
@@ -229,6 +260,10 @@ class _Log:
         self.start = start
         self.online = online_metrics(parts.problem, parts.algorithm, parts.clock, self.run.data,
                                      (start.state.server.shared, start.start_private), self.run.study["rounds"])
+
+    def fingerprint(self, together: int) -> Fingerprint:
+        """Of this run, here and now."""
+        return fingerprint(self.run.study, environment(), together)
 
     def rewind(self, done: int, seen: Mapping[str, Any] | None) -> None:
         """Forget the evaluations after `done`: they will be made again."""

@@ -12,11 +12,14 @@ from typing import Any, Literal, get_args
 import pydantic
 
 from cantons.data import Federation
+from cantons.engine import Local
 from cantons.errors import InputError, unknown
 from cantons.options import options_of
 from cantons.problem import MODELS
 from cantons.protocol import Problem, Recipe
+from cantons.study.folder import Folder
 from cantons.study.registry import make, make_algorithm, make_engine, make_problem, make_recipe, part
+from cantons.study.resolve import resolve
 from cantons.study.result import Result
 from cantons.study.run import run
 
@@ -53,6 +56,14 @@ class Study:
             return self._run(**options)
         except InputError as error:
             raise InputError(f"{self.source}: {error}") from error
+
+    def check_folder(self, folder: Path, accept_changes: bool = False) -> None:
+        """Refuse a run folder that holds a run of something else."""
+        there = Folder(folder)
+        if there.study_file.exists():
+            problem, data, recipe, chosen = self.parts()
+            ready = resolve(problem, data, recipe, **{"engine": Local(), **chosen})
+            there.compare(ready.study, accept_changes)
 
     def _run(self, **options: Any) -> Result:
         problem, data, recipe, chosen = self.parts()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -11,6 +12,7 @@ from typing import Any
 from cantons import aggregate, algorithm, clock, data, engine, models, problem
 from cantons.errors import InputError, unknown
 from cantons.protocol import Engine, Problem, Recipe
+from cantons.study.source import names_in
 
 REGISTRY: dict[str, Mapping[str, Callable[..., Any]]] = {
     "data": data.DATA,
@@ -23,6 +25,10 @@ REGISTRY: dict[str, Mapping[str, Callable[..., Any]]] = {
     "aggregate": aggregate.RULES,
     "engine": engine.ENGINES,
 }
+
+ENGINE = ("name", "options", "refuses", "start", "together")  # what an engine has, be it marked or not
+DECORATORS = {"data": "cantons.data.recorded", "aggregate": "cantons.recipe.rule",
+              **{kind: f"cantons.recipe.{kind}" for kind in ("model", "problem", "algorithm", "clock", "engine")}}
 
 
 def part(kind: str, name: str) -> Callable[..., Any]:
@@ -51,22 +57,18 @@ def make_problem(table: Mapping[str, Any], federation: Any) -> Problem:
         if key in options:
             model = options[key]
             options[key] = make("model", {"name": model} if isinstance(model, str) else model)
+            if not callable(options[key]):
+                raise InputError(f"{key} gave a {type(options[key]).__name__}; give a function "
+                                 "(input_shape, outputs) -> Model.")
     built = make("problem", options, federation)
+    if not isinstance(built, Problem):
+        raise InputError(f"{table['name']} returned a {type(built).__name__}; return a Problem.")
     return built if built.spec is not None else built._replace(spec=dict(table))
-
-
-DECORATORS = {"algorithm": "algorithm", "clock": "clock", "aggregate": "rule"}
 
 
 def make_recipe(kind: str, table: Mapping[str, Any]) -> Recipe:
     """An algorithm, a clock or a rule with its options chosen."""
-    recipe = make(kind, table)
-    if not isinstance(recipe, Recipe):
-        raise InputError(f"{table['name']} returned a {type(recipe).__name__}, not a recipe; "
-                         f"decorate it with @cantons.recipe.{DECORATORS[kind]}.")
-    if recipe.kind != kind:
-        raise InputError(f"{table['name']} is for [{recipe.kind}], not for [{kind}].")
-    return recipe
+    return make(kind, table)
 
 
 def make_algorithm(table: Mapping[str, Any]) -> Recipe:
@@ -75,18 +77,55 @@ def make_algorithm(table: Mapping[str, Any]) -> Recipe:
 
 def make_engine(table: Mapping[str, Any]) -> Engine:
     made = make("engine", table)
-    lacks = [name for name in ("name", "options", "refuses", "start", "together") if not hasattr(made, name)]
+    lacks = [member for member in ENGINE if not hasattr(made, member)]
     if lacks:
         raise InputError(f"{table['name']} is no engine: it lacks {', '.join(lacks)}; see docs/engine.md.")
     return made
 
 
+def foreign_parts(*tables: Any) -> list[str]:
+    """The names in the tables of a study, at any depth, for which a module outside cantons would be imported.
+
+    >>> foreign_parts({"name": "fedavg"}, {"name": "residual", "model": {"name": "nets:small"}})
+    ['nets:small']
+    """
+    return [name for name in names_in(*tables) if ":" in name and name.partition(":")[0].split(".")[0] != "cantons"]
+
+
 def _imported(kind: str, name: str) -> Callable[..., Any]:
+    """Import the module, and give back what it holds under that name if it is marked as a part of this kind."""
     module, _, function = name.partition(":")
+    where = "write module:function, with the module in the current folder or installed."
+    if not all(word.isidentifier() for word in (*module.split("."), function)):
+        raise InputError(f"{name!r} is no name of a {kind}; {where}")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        return getattr(importlib.import_module(module), function)
+        found = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
-        raise InputError(f"cannot find the {kind} {name!r}: {error}; write module:function, with the module in the "
-                         "current folder or installed.") from error
+        raise InputError(f"cannot find the {kind} {name!r}: {error}; {where}") from error
+    return _marked(kind, name, found)
+
+
+def _marked(kind: str, name: str, found: Any) -> Callable[..., Any]:
+    """Refuse what nobody meant to be called by a study, such as os:system."""
+    if not callable(found):
+        raise InputError(f"{name!r} is not a function.")
+    marks = [own for own, parts in REGISTRY.items() if any(found is ours for ours in parts.values())]
+    marks += [found.kind] if getattr(found, "kind", None) in REGISTRY else []
+    lacks = [member for member in ENGINE if not hasattr(found, member)]
+    if inspect.isclass(found) and not lacks:
+        marks.append("engine")
+    if kind in marks or (kind == "part" and marks):
+        return found
+    if marks:
+        raise InputError(f"{name} is for [{marks[0]}], not for [{kind}].")
+    if kind == "engine" and inspect.isclass(found):
+        raise InputError(f"{name} is no engine: it lacks {', '.join(lacks)}; see docs/engine.md.")
+    raise InputError(f"{name} is not marked as {_one(kind)}, so it is not called; if it is one, decorate it with "
+                     f"@{DECORATORS.get(kind, 'cantons.recipe.algorithm')}.")
+
+
+def _one(kind: str) -> str:
+    """In words: "an engine"; data has no article."""
+    return kind if kind == "data" else f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"

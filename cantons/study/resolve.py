@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import zlib
+import hashlib
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +13,7 @@ from cantons.data import Federation, pooled, with_validation
 from cantons.engine import seed_keys, starting_point
 from cantons.errors import InputError, at_least, one_of
 from cantons.protocol import Algorithm, Averages, Clock, Engine, Parts, Problem, PyTree, Recipe
+from cantons.study.source import foreign_sources
 
 VALIDATION = 0.2  # of the training rows, where rows to choose by are wanted and the study does not say how many
 
@@ -50,7 +51,7 @@ def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
         validation = VALIDATION  # a stream is scored as it is met
     if validation is not None:
         data = with_validation(data, validation)
-    study = {
+    study: dict[str, Any] = {
         "name": name or algorithm.name, "seed": seed, "rounds": rounds, "evaluate_every": every,
         "validation": validation, "precision": precision, "data": identity_of(data), "problem": problem.spec,
         "algorithm": as_table(algorithm), "clock": as_table(clock),
@@ -58,6 +59,10 @@ def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
         "engine": {"name": engine.name, **engine.options()},
         "checkpoint_every": checkpoint_every, "keep": keep,
     }
+    tables = [study[table] for table in ("problem", "algorithm", "clock", "aggregate", "engine")]
+    study["source"] = foreign_sources([problem, algorithm, clock, aggregate, engine], [*tables, data.spec])
+    if initial is not None:
+        study["initial"] = checksum_of(initial)
     with jax.enable_x64(precision == "float64"):
         check_start(algorithm.name, built, starting_point(problem, seed_keys(seed)[0], initial))
     run = Resolved(study, data, parts_of(problem, data, algorithm, built, ticking, seed))
@@ -135,8 +140,16 @@ def identity_of(data: Federation) -> dict[str, Any]:
     sets: list[Any] = [data.train, data.test, data.central, data.validation, data.arrivals]
     if data.new is not None:
         sets += [data.new.train, data.new.test]
-    checksum = 0
-    for leaf in jax.tree.leaves(sets):
-        checksum = zlib.crc32(np.ascontiguousarray(leaf).tobytes(), checksum)
     return {"name": data.name, "made_by": data.spec, "population": data.population,
-            "examples": int(data.train.sizes.sum()), "test_set": data.test_set, "checksum": checksum}
+            "examples": int(data.train.sizes.sum()), "test_set": data.test_set,
+            "checksum": checksum_of([sets, np.array(data.clients.names)])}
+
+
+def checksum_of(tree: PyTree) -> str:
+    """Of every array in a tree: its type, its shape and its bytes."""
+    checksum = hashlib.blake2b(digest_size=16)
+    for leaf in jax.tree.leaves(tree):
+        array = np.ascontiguousarray(leaf)
+        checksum.update(f"{array.dtype} {array.shape}".encode())
+        checksum.update(array.tobytes())
+    return checksum.hexdigest()

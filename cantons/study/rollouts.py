@@ -11,7 +11,7 @@ from cantons.engine import Local
 from cantons.errors import InputError, at_least
 from cantons.protocol import Engine, Problem, Recipe
 from cantons.study.callbacks import Callback
-from cantons.study.resolve import resolve
+from cantons.study.resolve import identity_of, resolve
 from cantons.study.together import play_together
 
 AT_ONCE = 50  # runs on the devices at a time
@@ -21,7 +21,7 @@ def rollouts(problem: Problem, data: Federation | Sequence[Federation], algorith
              rounds: int, clock: Recipe | Sequence[Recipe] | None = None, aggregate: Recipe | None = None,
              seed: int | Sequence[int] = 0, evaluate_every: int | Sequence[int] | None = None,
              precision: str = "float32", engine: Engine | None = None, at_once: int = AT_ONCE,
-             out: str | Path | None = None,
+             out: str | Path | None = None, accept_changes: bool = False,
              watch: Callable[[int, int], None] = lambda done, total: None) -> list[list[dict[str, Any]]]:
     """Run several runs of one problem as one compiled program; a history for each, with one row per evaluation.
 
@@ -29,7 +29,8 @@ def rollouts(problem: Problem, data: Federation | Sequence[Federation], algorith
     many clients and features as each other, algorithms differ in real numbers alone, such as their step sizes. From a
     single `seed` run number k starts at seed + k. Evaluations come every `evaluate_every` rounds, or after the rounds
     it lists, and after the last. `at_once` runs are in memory together; `watch(done, total)` hears of progress. With
-    `out`, run number k has the run folder k there, and the same call goes on where it was stopped.
+    `out`, run number k has the run folder k there, and the same call goes on where it was stopped, with
+    `accept_changes=True` also if versions or the engine are other ones by now.
     """
     at_least("at_once", at_once, 1)
     number = _number(federations=data, algorithms=algorithm, clocks=clock, seeds=seed)
@@ -44,6 +45,9 @@ def rollouts(problem: Problem, data: Federation | Sequence[Federation], algorith
     runs = [resolve(problem, one, recipe, rounds=rounds, clock=ticking, aggregate=aggregate, seed=own,
                     precision=precision, engine=engine)
             for one, recipe, ticking, own in zip(federations, recipes, clocks, seeds, strict=True)]
+    if not isinstance(data, Federation):  # as they were given: the rows that fill them up are nobody's
+        for run, one in zip(runs, data, strict=True):
+            run.study["data"] = identity_of(one)
     if all(ticking is clocks[0] for ticking in clocks) and all(run.data.arrivals is None for run in runs):
         runs = [run._replace(parts=run.parts._replace(clock=runs[0].parts.clock)) for run in runs]
     size = min(at_once, len(runs)) if engine.together() is not None else 1
@@ -54,7 +58,8 @@ def rollouts(problem: Problem, data: Federation | Sequence[Federation], algorith
         group = [runs[min(place, len(runs) - 1)] for place in places]
         watcher = _Watcher(watch, first * rounds, size, len(runs) * rounds)
         found += play_together(engine, group, watcher, out=None if out is None else Path(out),
-                               names=[f"{place:0{len(str(len(runs) - 1))}}" for place in places], stops=stops)
+                               names=[f"{place:0{len(str(len(runs) - 1))}}" for place in places], stops=stops,
+                               accept_changes=accept_changes)
     return found[:len(runs)]
 
 

@@ -35,6 +35,7 @@ def run(
     engine: Engine | None = None,
     out: str | Path | None = None,
     resume: bool = False,
+    accept_changes: bool = False,
     checkpoint_every: int | None = None,
     keep: int = 3,
     callbacks: Sequence[Callback] = (),
@@ -47,20 +48,22 @@ def run(
     uploads become one, such as median(), where the algorithm lets it be chosen. Evaluations come every
     `evaluate_every` rounds, ten in all by default, and after the last. `validation` holds back that fraction of
     every client's training rows, to choose by. With `out`, everything is written to that folder, and `resume=True` goes
-    on from its newest checkpoint to the same bits as if it had never stopped. `initial` replaces the problem's own
-    (shared, private) starting point.
+    on from its newest checkpoint to the same bits as if it had never stopped. If versions or the engine are not those
+    it began with, it goes on with `accept_changes=True` only, and the summary says after which round. `initial`
+    replaces the problem's own (shared, private) starting point.
     """
     engine = engine or Local()
     run = resolve(problem, data, algorithm, rounds=rounds, cohort=cohort, clock=clock, aggregate=aggregate, seed=seed,
                   evaluate_every=evaluate_every, validation=validation, precision=precision, engine=engine,
                   checkpoint_every=checkpoint_every, keep=keep, name=name, initial=initial)
-    ended = play(engine, run, callbacks, out, resume, initial)
+    ended = play(engine, run, callbacks, out, resume, initial, accept_changes=accept_changes)
     trained = Trained(problem, run.parts.algorithm, ended.snapshot, run.data, seed, precision)
     return Result(ended.history, ended.columns, ended.summary, trained, None if out is None else Path(out))
 
 
 def play(engine: Engine, run: Resolved, callbacks: Sequence[Callback], out: str | Path | None, resume: bool,
-         initial: tuple[PyTree, PyTree] | None = None, save: bool = True, again: str | None = None) -> Finished:
+         initial: tuple[PyTree, PyTree] | None = None, save: bool = True, again: str | None = None,
+         accept_changes: bool = False) -> Finished:
     """Run one run on an engine, and write it to `out`; without `save` it leaves no checkpoints and begins anew.
 
     `again` says how to go on after an interruption.
@@ -72,10 +75,10 @@ def play(engine: Engine, run: Resolved, callbacks: Sequence[Callback], out: str 
     saving = None
     if out is not None:
         folder = Folder(Path(out))
-        folder.open(run.study, resume)
+        folder.open(run.study, resume, accept_changes)
         again = again or f"go on with --resume --out {folder.path} (in Python: run(..., out=..., resume=True))."
         saving = Saving([folder], Checkpoints(folder.path / "checkpoints", run.study["keep"]) if save else None, again,
-                        resume)
+                        resume, accept_changes)
     (ended,) = Loop(session, [run], callbacks, saving).play(initial)
     return ended
 

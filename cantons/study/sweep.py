@@ -18,7 +18,7 @@ from cantons.engine import Local, real_options
 from cantons.errors import InputError
 from cantons.protocol import Engine
 from cantons.study.callbacks import Callback
-from cantons.study.folder import Folder, flat, plain
+from cantons.study.folder import Folder, flat, plain, read_json
 from cantons.study.read import read_study
 from cantons.study.resolve import Resolved, check_engine, resolve
 from cantons.study.together import play_together
@@ -44,8 +44,11 @@ class Outcome(NamedTuple):
 
 
 def sweep(path: Path, grid: Mapping[str, Sequence[Any]], seeds: int, out: Path, changes: Mapping[str, Any],
-          watcher: Callback) -> tuple[str, str, list[Outcome]]:
-    """Run the grid; return where the scores chosen by come from, the metric, and the points, best first."""
+          watcher: Callback, accept_changes: bool = False) -> tuple[str, str, list[Outcome]]:
+    """Run the grid; return where the scores chosen by come from, the metric, and the points, best first.
+
+    Folders that hold other runs are refused before anything runs.
+    """
     if "seed" in {*grid, *changes}:
         raise InputError("a sweep runs the seeds 0, 1, ...; say how many with --seeds, and leave seed alone.")
     points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
@@ -56,11 +59,12 @@ def sweep(path: Path, grid: Mapping[str, Sequence[Any]], seeds: int, out: Path, 
             runs += _runs(path, point, seeds, out, changes)
         except InputError as error:
             failures[label(point)] = str(error)
+    finished = {run.folder for run in runs if _is_finished(run, watcher)}
     for group in grouped(runs):
-        unfinished = [run for run in group if not (run.folder / "summary.json").exists()]
+        unfinished = [run for run in group if run.folder not in finished]
         try:
             if unfinished:
-                _play(unfinished, out, watcher)
+                _play(unfinished, out, watcher, accept_changes)
         except InputError as error:
             failures |= {label(run.point): str(error) for run in unfinished}
     if len(failures) == len(points):
@@ -105,12 +109,30 @@ def _runs(path: Path, point: Mapping[str, Any], seeds: int, out: Path, changes: 
     return [Run(point, out / f"{label(point)}-{seed}", first.with_seed(seed), engine) for seed in range(seeds)]
 
 
-def _play(runs: Sequence[Run], out: Path, watcher: Callback) -> None:
+def _is_finished(run: Run, watcher: Callback) -> bool:
+    """Is this very run there, and at its end? A folder that holds another one is refused."""
+    folder = Folder(run.folder)
+    if not folder.study_file.exists():
+        return False
+    changes = folder.compare(run.ready.study, accept_changes=True)
+    if not folder.summary_file.exists():
+        return False  # it goes on, and what else has changed is judged then
+    rounds = read_json(folder.study_file)["rounds"]
+    if rounds != run.ready.study["rounds"]:
+        raise InputError(f"{folder.path} holds this run with {rounds} rounds, here there are "
+                         f"{run.ready.study['rounds']}; ask for as many, or choose another folder (--out).")
+    if changes:
+        watcher.noticed(f"{folder.path} was made elsewhere and is kept: {', '.join(changes)}.")
+    return True
+
+
+def _play(runs: Sequence[Run], out: Path, watcher: Callback, accept_changes: bool) -> None:
     """Run a group to its end. Their data and clocks are equal, or they would not be in one group: one copy serves."""
     first = runs[0].ready.parts
     ready = [run.ready._replace(parts=run.ready.parts._replace(
         problem=first.problem, clock=first.clock, data=first.data, central=first.central)) for run in runs]
-    play_together(runs[0].engine, ready, watcher, out=out, names=[run.folder.name for run in runs])
+    play_together(runs[0].engine, ready, watcher, out=out, names=[run.folder.name for run in runs],
+                  accept_changes=accept_changes)
 
 
 def _has_accuracy(runs: Sequence[Run], by: str) -> bool:

@@ -9,16 +9,18 @@ from typing import Any
 
 import jax
 
+from cantons.errors import InputError
 from cantons.protocol import Engine
 from cantons.study.callbacks import Callback
 from cantons.study.checkpoint import Checkpoints
-from cantons.study.folder import Folder
+from cantons.study.folder import Folder, read_json
 from cantons.study.loop import Loop, Saving
 from cantons.study.resolve import Resolved, check_engine
 
 
 def play_together(engine: Engine, runs: Sequence[Resolved], watcher: Callback, *, out: Path | None = None,
-                  names: Sequence[str] = (), stops: Sequence[int] | None = None) -> list[list[dict[str, Any]]]:
+                  names: Sequence[str] = (), stops: Sequence[int] | None = None,
+                  accept_changes: bool = False) -> list[list[dict[str, Any]]]:
     """The histories of all runs. With `out`, each has a run folder there by its name, and what was begun goes on."""
     together = engine.together()
     groups = [range(len(runs))] if together is not None else [[place] for place in range(len(runs))]
@@ -26,17 +28,20 @@ def play_together(engine: Engine, runs: Sequence[Resolved], watcher: Callback, *
     for group in groups:
         chosen = [runs[place] for place in group]
         check_engine(together or engine, chosen[0].parts)
-        saving = None if out is None else _saving(chosen, out, [names[place] for place in group])
+        saving = None if out is None else _saving(chosen, out, [names[place] for place in group], accept_changes)
         with jax.enable_x64(chosen[0].study["precision"] == "float64"):
             session = (together or engine).start([run.parts for run in chosen], watcher.noticed)
         histories += [ended.history for ended in Loop(session, chosen, [watcher], saving, stops).play()]
     return histories
 
 
-def _saving(runs: Sequence[Resolved], out: Path, names: Sequence[str]) -> Saving:
+def _saving(runs: Sequence[Resolved], out: Path, names: Sequence[str], accept_changes: bool) -> Saving:
     folders = [Folder(out / name) for name in names]
     for folder, run in zip(folders, runs, strict=True):
-        folder.open(run.study, resume=True)
+        folder.open(run.study, resume=True, accept_changes=accept_changes)
+        done = read_json(folder.summary_file)["rounds"] if folder.summary_file.exists() else 0
+        if done > run.study["rounds"]:
+            raise InputError(f"{folder.path} has already run {done} rounds; ask for at least that many.")
     group = hashlib.sha256("\n".join(str(folder.path) for folder in folders).encode()).hexdigest()[:12]
     store = out / "groups" / group if len(runs) > 1 else folders[0].path / "checkpoints"
-    return Saving(folders, Checkpoints(store, keep=2), "call it again to go on.", resume=False)
+    return Saving(folders, Checkpoints(store, keep=2), "call it again to go on.", False, accept_changes)

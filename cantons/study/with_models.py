@@ -31,6 +31,7 @@ from cantons.study.callbacks import Callback
 from cantons.study.resolve import resolve
 from cantons.study.result import Result, Trained
 from cantons.study.run import notify, play
+from cantons.study.source import foreign_sources
 
 
 def run_with_models(
@@ -51,6 +52,7 @@ def run_with_models(
     precision: str = "float32",
     out: str | Path | None = None,
     resume: bool = False,
+    accept_changes: bool = False,
     checkpoint_every: int | None = None,
     keep: int = 3,
     callbacks: Sequence[Callback] = (),
@@ -77,11 +79,12 @@ def run_with_models(
                   evaluate_every=evaluate_every, validation=validation, precision=precision, engine=engine,
                   checkpoint_every=checkpoint_every, keep=keep, name=name)
     run.study["models"] = dict(Counter(map(kind, brought)))
+    run.study["source"] |= foreign_sources(brought)
     if unsaved:
         notify(callbacks)(f"this run leaves no checkpoints, because a local model cannot be saved: {unsaved[0]}; "
                           f"{'starting from step 0.' if resume else 'it cannot be resumed.'}")
     ended = play(engine, run, callbacks, out, resume, save=not unsaved,
-                 again="go on with run_with_models(..., out=..., resume=True).")
+                 again="go on with run_with_models(..., out=..., resume=True).", accept_changes=accept_changes)
     left_out = {int(index) for index in ended.snapshot.outside["left_out"]}
     trained = TrainedWithModels(
         served, run.parts.algorithm, ended.snapshot._replace(outside=None), run.data, seed, precision,

@@ -220,8 +220,10 @@ def test_describe_shows_the_clients_of_data_and_draws_their_labels(call, tmp_pat
     assert "required" in call("describe", "csv").output
     both = call("describe", "linear").output
     assert "model linear" in both and "problem linear" in both
-    (tmp_path / "own.py").write_text("def reader(path: str): 'Reads my files.'\n")
+    (tmp_path / "own.py").write_text("from cantons.data import recorded\n@recorded\n"
+                                     "def reader(path: str): 'Reads my files.'\n")
     assert "Reads my files." in call("describe", "own:reader").output
+    assert "'math:pi' is not a function" in call("describe", "math:pi").output
 
 
 STREAM = """

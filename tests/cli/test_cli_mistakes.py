@@ -23,7 +23,9 @@ batch_size = 4
 READER = """
 import numpy as np
 import cantons as ct
+from cantons.data import recorded
 
+@recorded
 def reader():
     return ct.federation(np.zeros((4, 2)), np.array([0, 1, 2, 7]), np.array([0, 0, 1, 1]), classes=3)
 """
@@ -99,6 +101,7 @@ OTHERS = {
     "compare good.toml mislabelled.toml --algorithm fedavg": "give a single study",
     "compare good.toml mislabelled.toml": "mislabelled.toml has other data than good.toml",
     "compare good.toml --algorithm fedavg --algorithm fedsgd --reference fedsdg": "Did you mean 'fedsgd'?",
+    "compare good.toml --reference zz": "unknown reference 'zz'",
     "compare good.toml --set seed=3": "say how many with --seeds",
     "sweep good.toml --grid seed=1,2": "say how many with --seeds",
     "sweep good.toml --grid algorithm.step_size=0.1 --out good.csv": "cannot write the run folder",
