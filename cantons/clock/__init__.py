@@ -1,4 +1,4 @@
-"""Owns: who takes part when. May import: protocol, shuffle, recipe, options, errors."""
+"""Owns: who takes part when. May import: protocol, shuffle, recipe, ranges, errors."""
 
 from collections.abc import Callable
 

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cantons import aggregate, algorithm, clock, data, engine, models, problem
-from cantons.errors import InputError, unknown
+from cantons.errors import InputError, shown, unknown
 from cantons.protocol import Engine, Problem, Recipe
+from cantons.study.blame import blame_user
 
 REGISTRY: dict[str, Mapping[str, Callable[..., Any]]] = {
     "data": data.DATA,
@@ -86,7 +87,10 @@ def _imported(kind: str, name: str) -> Callable[..., Any]:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        return getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"cannot find the {kind} {name!r}: {error}; write module:function, with the module in the "
-                         "current folder or installed.") from error
+        with blame_user(name):
+            return getattr(importlib.import_module(module), function)
+    except InputError:
+        raise
+    except Exception as error:  # whatever a name that is no name, or a module's own top level, may raise
+        raise InputError(f"cannot find the {kind} {shown(name)}: {error}; write module:function, with the module in "
+                         "the current folder or installed.") from error

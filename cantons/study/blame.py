@@ -1,0 +1,52 @@
+"""Exceptions inside a user's own part, in one sentence with the user's file and line."""
+
+from __future__ import annotations
+
+import linecache
+import site
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+from cantons.errors import InputError, shown
+
+OURS = Path(__file__).parents[1]
+LIBRARIES = [Path(path) for path in {*site.getsitepackages(), site.getusersitepackages(),
+                                     *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))}]
+
+
+@contextmanager
+def blame_user(name: str = "") -> Iterator[None]:
+    """Turn an exception that began in a file of the user's into a sentence; the original is its `__cause__`.
+
+    `name` is what the study calls the part. Mistakes of ours stay what they are.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        place = users_place(error.__traceback__)
+        if place is None or getattr(error, "filename", None) is not None:  # a file that cannot be used says enough
+            raise
+        part = name if ":" in name else place.name
+        said = shown(str(error))[1:-1]
+        raise InputError(f"{part} failed with {type(error).__name__}{': ' if said else ''}{said} "
+                         f"({place.filename}, line {place.lineno}: "
+                         f"{linecache.getline(place.filename, place.lineno or 0).strip()}).") from error
+
+
+def users_place(trace: TracebackType | None) -> traceback.FrameSummary | None:
+    """The last frame in a file that is neither ours nor a library's, below the last call that we made."""
+    frames = traceback.extract_tb(trace)
+    ours = [index for index, frame in enumerate(frames) if OURS in Path(frame.filename).parents]
+    users = [frame for frame in frames[ours[0]:] if _is_users(Path(frame.filename))] if ours else []
+    return users[-1] if users else None
+
+
+def _is_users(file: Path) -> bool:
+    return file.is_absolute() and OURS not in file.parents and not any(
+        library in file.parents for library in LIBRARIES)
