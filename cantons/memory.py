@@ -10,9 +10,12 @@ from cantons.errors import InputError
 CGROUP = Path("/sys/fs/cgroup")
 
 
-def require(needed_bytes: int, what: str) -> None:
-    """Refuse what does not fit: `what` is the subject of the sentence, such as "data of 5 clients"."""
-    there = available()
+def require(needed_bytes: int, what: str, there: int | None = None) -> None:
+    """Refuse what does not fit: `what` is the subject of the sentence, such as "data of 5 clients".
+
+    `there` is how much there is; if not given, what this process may still take.
+    """
+    there = available() if there is None else there
     if there is not None and needed_bytes > there:
         raise InputError(f"{what} needs {_gib(needed_bytes)} GiB of memory, there are {_gib(there)}; make it smaller.")
 

@@ -213,7 +213,8 @@ def _words(choice: Any) -> str:
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(repr, get_args(kind)))}"
     if _is_list(kind):
-        return f"a list of {' or '.join(map(_words, alternatives(get_args(kind)[0])))}"
+        (inner,) = get_args(kind)
+        return f"a list of {'whole ' if _bare(inner) is int else ''}numbers, each {note(inner, Range)}"
     return {NoneType: "none", str: "a string", bool: "true or false"}.get(kind, "")
 
 

@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "regret": {"errors", "protocol", "data", "mirror", "solve"},
     "algorithm": {"errors", "options", "ranges", "protocol", "recipe", "problem", "aggregate", "mirror", "regret",
                   "solve"},
-    "clock": {"errors", "options", "ranges", "protocol", "recipe", "shuffle"},
+    "clock": {"errors", "memory", "options", "ranges", "protocol", "recipe", "shuffle"},
     "engine": {"errors", "memory", "ranges", "protocol"},
     "local_models": {"errors", "memory", "optional", "protocol", "engine"},
     "metrics": {"errors", "protocol"},

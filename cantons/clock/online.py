@@ -17,6 +17,7 @@ import numpy as np
 
 from cantons.clock.rounds import read_trace
 from cantons.errors import InputError, at_least
+from cantons.memory import require
 from cantons.protocol import Algorithm, Array, Clock, Key, Online, Plan, adds
 from cantons.ranges import INT32, Count, Fraction, Keys, Range, Seed, Whole
 from cantons.recipe import clock
@@ -156,6 +157,7 @@ def _read_sync(sync: Sync) -> tuple[np.ndarray | None, np.ndarray | None, np.nda
         raise InputError(f"sync is {sync}; give a period, or the steps of the synchronisations, counted from 1.")
     if steps[0] != 1 or (np.diff(steps) <= 0).any():
         raise InputError(f"sync lists the steps {steps[:5].tolist()}...; they begin with 1 and rise.")
+    require(int(steps[-1]), f"a list of synchronisations up to step {steps[-1]}")
     table = np.zeros(int(steps[-1]) + 1, bool)
     table[steps - 1] = True
     return table, None, None, max(2, int(np.diff(steps, append=steps[-1]).max()))

@@ -128,7 +128,8 @@ class BatchedSession:
         def start(common, variant: Variant) -> State:
             algorithm, arrays = self._algorithm(variant), self._arrays(common, variant)
             parts = self.problem.init(variant.start_key)
-            return begin_run(self.problem, algorithm, self.clock, arrays, variant.start_key, parts, self.population)
+            return begin_run(self.problem, algorithm, self.clock, arrays, variant.start_key, parts, self.population,
+                             copies=self.outer.padded(len(self.runs)))
 
         return divided(self.mesh, jax.jit(jax.vmap(start, in_axes=(None, 0)))(self.common, self.own))
 

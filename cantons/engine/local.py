@@ -23,6 +23,7 @@ from cantons.engine.mapping import Fanout
 from cantons.engine.round import Arrays, travelling
 from cantons.engine.stepper import begin_run, progress_of, stepper_of
 from cantons.errors import InputError
+from cantons.memory import require
 from cantons.protocol import Array, Engine, Evaluation, Examples, Message, Parts, PyTree, Snapshot, State, Upload
 from cantons.ranges import Count, Positive, check_fields
 
@@ -89,7 +90,8 @@ class LocalSession:
     def begin(self, initial: tuple[PyTree, PyTree] | None = None) -> State:
         self._parts = starting_point(self.problem, self._start_key, initial)
         self.start_private = replicated(self.mesh, self._parts[1])
-        begin = partial(begin_run, self.problem, self.algorithm, self.clock, population=self.population)
+        begin = partial(begin_run, self.problem, self.algorithm, self.clock, population=self.population,
+                        copies=self.mesh.size)
         state = jax.jit(lambda arrays, key, parts: begin(arrays, key, parts))(
             self.arrays, self._start_key, self._parts)
         return replicated(self.mesh, state)
@@ -176,6 +178,8 @@ class LocalSession:
 
             program = jax.jit(block, donate_argnums=1).lower(self.arrays, state, np.int32(0)).compile()
             needs = getattr(program.memory_analysis(), "temp_size_in_bytes", 0)
+            if self.mesh.devices.flat[0].platform == "cpu":
+                require(needs, "a round")
             if needs <= self.budget or self.group == 1:
                 if needs > self.budget:
                     raise InputError(f"a round needs {needs / 2**30:.2f} GiB of working memory for a single client, "

@@ -8,9 +8,9 @@ from typing import Annotated
 import jax
 import jax.numpy as jnp
 
-from cantons.errors import at_least, check_options, unknown
+from cantons.errors import at_least
 from cantons.protocol import Array
-from cantons.ranges import Count, Named, NonNegative, Positive, Whole, checked
+from cantons.ranges import Count, Named, NonNegative, Positive, Whole, as_declared, check, checked
 
 Schedule = Callable[[Array], Array]
 
@@ -60,19 +60,17 @@ StepSize = Positive | ScheduleTable | Schedule
 def usual_step(step_size: StepSize) -> float | Array:
     """The step size for work outside the rounds, such as a new client's: of a schedule, its peak or first value."""
     if isinstance(step_size, dict):
-        return next(step_size[name] for name in ("peak", "start", "value") if name in step_size)
+        first = next(step_size[name] for name in ("peak", "start", "value") if name in step_size)
+        return as_declared(Positive, first)
     return step_size(jnp.zeros((), jnp.int32)) if callable(step_size) else step_size
 
 
 def as_schedule(step_size: StepSize) -> Schedule:
     """Turn a number, `{"name": "linear", "peak": 0.1, "rounds": 100}` or a function into a function of the round."""
+    check("step_size", StepSize, step_size)
     if callable(step_size):
         return step_size
     if isinstance(step_size, dict):
         options = dict(step_size)
-        name = options.pop("name", "")
-        if name not in SCHEDULES:
-            raise unknown("schedule", name, SCHEDULES)
-        check_options(SCHEDULES[name], options, name)
-        return SCHEDULES[name](**options)
+        return SCHEDULES[options.pop("name")](**options)
     return constant(step_size)

@@ -15,6 +15,7 @@ from cantons.data.build import federation
 from cantons.data.federation import Federation
 from cantons.data.provenance import recorded
 from cantons.data.seeds import generator
+from cantons.memory import require
 from cantons.ranges import INT32, Count, DataSeed, NonNegative, Part, Range, Whole
 
 
@@ -45,6 +46,9 @@ def synthetic_bandit(
         is 1 with its mean as probability, and 0 otherwise.
     seed: of everything that is drawn at random here.
     """
+    require(12 * clients * (contexts + test_contexts) * actions * (features + 2),
+            f"synthetic_bandit with {clients} clients, {contexts + test_contexts} contexts, {actions} actions and "
+            f"{features} features")
     each, half = contexts + test_contexts, features // 2
     together = share / 2 * _directions(generator(seed, "bandit"), half)
     inputs = np.empty((clients, each, actions, features))

@@ -14,6 +14,7 @@ from cantons.data.ragged import Ragged, from_sizes
 from cantons.data.registry import make_data
 from cantons.data.seeds import generator
 from cantons.errors import InputError
+from cantons.memory import require
 from cantons.ranges import DataSeed, Whole, checked
 
 
@@ -71,6 +72,7 @@ def blocks(inputs: np.ndarray, actions: int) -> np.ndarray:
     >>> blocks(np.array([[7.0]]), 2)[0].tolist()
     [[7.0, 1.0, 0.0, 0.0], [0.0, 0.0, 7.0, 1.0]]
     """
+    require(8 * actions**2 * (inputs.size + len(inputs)), f"a bandit of {actions} actions and {len(inputs)} contexts")
     rows = inputs.reshape(len(inputs), math.prod(inputs.shape[1:])).astype(np.float32)
     rows = np.concatenate([rows, np.ones((len(rows), 1), np.float32)], axis=1)
     wide = np.zeros((len(rows), actions, actions, rows.shape[1]), np.float32)

@@ -15,6 +15,7 @@ from cantons.data.build import from_clients
 from cantons.data.federation import Federation
 from cantons.data.provenance import recorded
 from cantons.data.seeds import generator
+from cantons.memory import require
 from cantons.ranges import Count, DataSeed, Finite, NonNegative, Positive, Whole
 
 Kind = Literal["alternating", "drifting", "switching", "iid"]
@@ -50,6 +51,8 @@ def drifting_targets(
     test: how many more steps to set aside as test rows.
     seed: of everything that is drawn at random here.
     """
+    require(28 * clients * (steps + test) * dimensions,
+            f"drifting_targets with {clients} clients, {steps + test} steps and {dimensions} dimensions")
     random = generator(seed, "moving")  # the word of old: another would draw other numbers
     times = np.arange(1, steps + test + 1)
     turned = {"alternating": times % 2 == 1, "switching": (times - 1) // period % 2 == 1}

@@ -15,6 +15,7 @@ from cantons.data.build import federation
 from cantons.data.federation import Federation
 from cantons.data.provenance import recorded
 from cantons.data.seeds import generator
+from cantons.memory import require
 from cantons.ranges import Classes, Count, DataSeed, Held, New, NonNegative, Part
 
 
@@ -43,6 +44,8 @@ def synthetic_mixture(
     new: whole clients to hold out of training, a fraction of them or, from 1 on, a number.
     seed: of everything that is drawn at random here.
     """
+    require(8 * clients * (100 + examples * (features + classes)) + 24 * features * classes,
+            f"synthetic_mixture with {clients} clients, {examples} examples, {features} features and {classes} classes")
     # "blended" is the word of old: another would draw other numbers.
     common = generator(seed, "blended").normal(size=(features, classes))
     inputs, labels = [], []

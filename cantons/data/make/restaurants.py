@@ -11,6 +11,7 @@ from cantons.data.build import federation
 from cantons.data.federation import Federation
 from cantons.data.provenance import recorded
 from cantons.data.seeds import generator
+from cantons.memory import require
 from cantons.ranges import Count, DataSeed, Held, NonNegative
 
 TASTES = {"A": (1, -1, 1, -1), "B": (1, -1, -1, 1)}  # for cleanness, price, quietness and spiciness
@@ -28,6 +29,7 @@ def restaurants(examples: Count = 200, *, noise: NonNegative = 1.0, test: Held =
     test: the fraction of each user's rows to hold out for testing.
     seed: of everything that is drawn at random here.
     """
+    require(200 * examples, f"restaurants with {examples} examples")
     inputs, ratings = [], []
     for user, taste in TASTES.items():
         random = generator(seed, "restaurants", user)

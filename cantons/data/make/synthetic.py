@@ -19,7 +19,10 @@ from cantons.data.build import federation
 from cantons.data.federation import Federation
 from cantons.data.provenance import recorded
 from cantons.data.seeds import generator
+from cantons.memory import require
 from cantons.ranges import Classes, Count, DataSeed, Held, New, NonNegative
+
+CLIENT = 1000  # bytes for a client's name, its arrays' headers and the like
 
 
 @recorded
@@ -50,6 +53,9 @@ def synthetic(
     seed: of everything that is drawn at random here.
     """
     outputs = 1 if regression else classes
+    rows = clients * min(largest, 450)  # a client has 450 examples in the mean, if it may have as many
+    require(CLIENT * clients + 12 * rows * (features + outputs) + 8 * features * outputs,
+            f"synthetic data of {clients} clients, {features} features and {outputs} outputs")
     own = [_client(generator(seed, "synthetic", str(number)), alpha, beta, features, outputs, largest)
            for number in range(clients)]
     inputs = np.concatenate([x for x, _ in own]).astype(np.float32)
