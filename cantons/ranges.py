@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date
 from numbers import Integral, Real
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -42,7 +44,7 @@ class Range(NamedTuple):
         >>> print(Range(1, INT32), Range(0, above=True), Range(0, 1, True, True), Range(0, 1, below=True), sep="; ")
         1 or more; a number above 0; a number between 0 and 1; a number from 0 to below 1
         """
-        if self.most in (INT32, HUGE):
+        if self.most in (INT32, HUGE, math.inf):
             if self.least == -HUGE:
                 return "a finite number"
             return f"a number above {self.least:g}" if self.above else f"{self.least:g} or more"
@@ -58,6 +60,29 @@ class Range(NamedTuple):
         if value > self.most and self.most in (INT32, HUGE):
             return f"{self}, up to {self.most:g}" if self.most == HUGE else f"{self}, up to {self.most}"
         return f"{self}, and {TINY:g} at least unless it is 0" if 0 < abs(value) < TINY else str(self)
+
+
+class Entries(NamedTuple):
+    """One number or many: a list, an array, or a tree of them."""
+
+    finite: bool = True
+
+    def __str__(self) -> str:
+        return f"a {'finite ' if self.finite else ''}number, or a list of such numbers"
+
+    def holds(self, value: Any) -> bool:
+        if isinstance(value, Mapping):
+            return all(map(self.holds, value.values()))
+        if not isinstance(value, list | tuple | int | float | np.ndarray | str | date):
+            return True  # an array of somebody else's, perhaps still to come
+        try:
+            array = np.asarray(value)
+        except (TypeError, ValueError, OverflowError):  # rows of unequal length, tracers
+            plain = isinstance(value, list) and all(isinstance(each, list | int | float) for each in value)
+            return isinstance(value, list | tuple) and not plain and all(map(self.holds, value))
+        if array.dtype.kind == "f" and np.isnan(array).any():
+            return False
+        return array.dtype.kind in "biu" or (array.dtype.kind == "f" and not (self.finite and np.isinf(array).any()))
 
 
 class Keys:
@@ -85,6 +110,8 @@ Classes = Annotated[int, Range(2, INT32)]
 Whole = Annotated[int, Range(0, INT32)]
 Held = Annotated[float, Range(0, 1, below=True)]  # the fraction of rows that is held out
 New = Annotated[float, Range(0, INT32)]  # clients that are held out: a fraction, or from 1 on their number
+Numbers = Annotated[Any, Entries()]
+Bounds = Annotated[Any, Entries(finite=False)]
 Seed = Annotated[int, Range(0, 2**32 - 1)]  # JAX forgets what is beyond 32 bits
 DataSeed = Annotated[int, Range(0, 2**63 - 1)]  # NumPy does not
 
@@ -175,7 +202,7 @@ def _bare(hint: Any) -> Any:
 def _declares(choice: Any) -> bool:
     """Does this type say anything about values that can be held against them?"""
     if get_origin(choice) is Annotated:
-        return any(isinstance(each, Range | Keys | Named) for each in get_args(choice)[1:])
+        return any(isinstance(each, Range | Entries | Keys | Named) for each in get_args(choice)[1:])
     if get_origin(choice) is Literal:
         return True
     return any(_declares(each) for inner in get_args(choice) for each in alternatives(inner)) if _is_list(choice) else (
@@ -219,9 +246,11 @@ def _words(choice: Any) -> str:
 
 
 def _check_one(name: str, choice: Any, value: Any) -> None:
-    span, keys, named = (note(choice, kind) for kind in (Range, Keys, Named))
+    span, entries, keys, named = (note(choice, kind) for kind in (Range, Entries, Keys, Named))
     if span is not None and not span.holds(value):
         raise OutOfRange(name, value, span.allowed(value))
+    if entries is not None and not entries.holds(value):
+        raise OutOfRange(name, value, str(entries))
     if keys is not None:
         for key, hint in keys.hints.items():
             if key in value:

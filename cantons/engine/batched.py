@@ -105,7 +105,7 @@ class BatchedSession:
         self.outer, self.inner = self._fanouts(options)
         # Idle places repeat the last variant; their results are cut off.
         order = np.minimum(np.arange(self.outer.padded(len(runs))), len(runs) - 1)
-        keys = jax.vmap(lambda seed: jnp.stack(seed_keys(seed)))(jnp.asarray([run.seed for run in runs])[order])
+        keys = jax.vmap(lambda seed: jnp.stack(seed_keys(seed)))(np.array([run.seed for run in runs], np.uint32)[order])
         several = any(run.data is not first.data for run in runs)
         clocks = any(run.clock is not first.clock for run in runs)
         self.own = divided(self.mesh, Variant(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import linecache
 import site
 import sysconfig
 import traceback
@@ -22,21 +21,21 @@ LIBRARIES = [Path(path) for path in {*site.getsitepackages(), site.getusersitepa
 def blame_user(name: str = "") -> Iterator[None]:
     """Turn an exception that began in a file of the user's into a sentence; the original is its `__cause__`.
 
-    `name` is what the study calls the part. Mistakes of ours stay what they are.
+    `name` is what the study calls the part, which is none of ours if it is `module:function`. Mistakes of ours stay
+    what they are.
     """
     try:
         yield
     except InputError:
         raise
-    except Exception as error:
-        place = users_place(error.__traceback__)
-        if place is None or getattr(error, "filename", None) is not None:  # a file that cannot be used says enough
-            raise
-        part = name if ":" in name else place.name
+    except (Exception, SystemExit) as error:
+        place, foreign = users_place(error.__traceback__), ":" in name
+        if getattr(error, "filename", None) is not None or (place is None and not foreign):
+            raise  # a file that cannot be used says enough
         said = shown(str(error))[1:-1]
-        raise InputError(f"{part} failed with {type(error).__name__}{': ' if said else ''}{said} "
-                         f"({place.filename}, line {place.lineno}: "
-                         f"{linecache.getline(place.filename, place.lineno or 0).strip()}).") from error
+        where = "" if place is None else f" ({place.filename}, line {place.lineno}: {(place.line or '').strip()})"
+        raise InputError(f"{name if foreign or place is None else place.name} failed with {type(error).__name__}"
+                         f"{': ' if said else ''}{said}{where}.") from error
 
 
 def users_place(trace: TracebackType | None) -> traceback.FrameSummary | None:

@@ -65,7 +65,7 @@ class Study:
 
     def parts(self) -> tuple[Problem, Federation, Recipe, dict[str, Any]]:
         """The problem, the data, the algorithm, and the other arguments of `cantons.run`."""
-        data = self._built("data", partial(make, "data"))
+        data = self._built("data", _make_data)
         problem = self._built("problem", lambda table: _fitting(make_problem(table, data), data))
         recipe = self._built("algorithm", make_algorithm)
         chosen = self.settings.model_dump()
@@ -237,6 +237,13 @@ def _explained(source: str, where: str, error: pydantic.ValidationError) -> Inpu
     wanted = [each["msg"].removeprefix("Input should be ") for each in error.errors()
               if each["loc"][:1] == first["loc"][:1] and each["type"] not in ("callable_type", "is_instance_of")]
     return InputError(f"{source}: {key} = {shown(first['input'])}; give {', or '.join(dict.fromkeys(wanted))}.")
+
+
+def _make_data(table: Mapping[str, Any]) -> Federation:
+    made = make("data", table)
+    if not isinstance(made, Federation):
+        raise InputError(f"{table['name']} returned a {type(made).__name__}, not a federation.")
+    return made
 
 
 def _fitting(problem: Problem, data: Federation) -> Problem:

@@ -53,6 +53,8 @@ def make_problem(table: Mapping[str, Any], federation: Any) -> Problem:
             model = options[key]
             options[key] = make("model", {"name": model} if isinstance(model, str) else model)
     built = make("problem", options, federation)
+    if not isinstance(built, Problem):
+        raise InputError(f"{table['name']} returned a {type(built).__name__}, not a problem.")
     return built if built.spec is not None else built._replace(spec=dict(table))
 
 
