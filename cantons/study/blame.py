@@ -18,11 +18,11 @@ LIBRARIES = [Path(path) for path in {*site.getsitepackages(), site.getusersitepa
 
 
 @contextmanager
-def blame_user(name: str = "") -> Iterator[None]:
+def blame_user(name: str = "", anywhere: bool = True) -> Iterator[None]:
     """Turn an exception that began in a file of the user's into a sentence; the original is its `__cause__`.
 
-    `name` is what the study calls the part, which is none of ours if it is `module:function`. Mistakes of ours stay
-    what they are.
+    `name` is what the study calls the part. One written `module:function` is none of ours: it is blamed for what began
+    `anywhere`, in a library too. Mistakes of ours stay what they are.
     """
     try:
         yield
@@ -30,7 +30,7 @@ def blame_user(name: str = "") -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         place, foreign = users_place(error.__traceback__), ":" in name
-        if getattr(error, "filename", None) is not None or (place is None and not foreign):
+        if getattr(error, "filename", None) is not None or (place is None and not (foreign and anywhere)):
             raise  # a file that cannot be used says enough
         said = shown(str(error))[1:-1]
         where = "" if place is None else f" ({place.filename}, line {place.lineno}: {(place.line or '').strip()})"
