@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import numbers
 from collections.abc import Callable, Iterable
 
 RENAMED = {"blended": "synthetic_mixture", "moving": "drifting_targets"}  # what parts were once called -> their names
@@ -25,9 +26,22 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
     """
     names = sorted(known)
     renamed = RENAMED.get(name)
-    near = [renamed] if renamed in names else difflib.get_close_matches(name, names, n=1)
+    near = [renamed] if renamed in names else difflib.get_close_matches(name[:80], names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    return InputError(f"unknown {kind} {name!r}.{hint} Known: {', '.join(names)}.")
+    return InputError(f"unknown {kind} {shown(name)}.{hint} Known: {', '.join(names)}.")
+
+
+def shown(value: object) -> str:
+    """A value in a sentence: never longer than a line.
+
+    >>> shown(-1.0), shown("big"), len(shown("x" * 10**6))
+    ('-1.0', "'big'", 80)
+    """
+    try:
+        text = str(value) if isinstance(value, numbers.Number) else repr(value)
+    except (ValueError, RecursionError):  # a number of more digits than Python prints, or lists in lists in lists
+        return f"a {type(value).__name__} that is too long to show"
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def check_options(function: Callable, options: Iterable[str], name: str) -> None:

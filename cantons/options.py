@@ -25,6 +25,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
+from cantons.errors import InputError
+from cantons.ranges import as_declared, check
+
 T = TypeVar("T")
 _FLAT = object()
 Flat = Annotated[T, _FLAT]  # the fields of this NamedTuple are options of their own
@@ -43,6 +46,13 @@ class Options(NamedTuple):
                   for name, kind in self.groups.items()}
         return rest | values
 
+    def checked(self, chosen: Mapping[str, Any]) -> dict[str, Any]:
+        """The values of options, each held against its declared type."""
+        hints = {option.name: option.annotation for option in self.parameters}
+        for name, value in chosen.items():
+            check(name, hints.get(name, Any), value)
+        return {name: as_declared(hints.get(name, Any), value) for name, value in chosen.items()}
+
 
 def options_of(build: Callable[..., Any], given: int = 0) -> Options:
     """What can be chosen about `build`, whose first `given` parameters are no options.
@@ -53,17 +63,23 @@ def options_of(build: Callable[..., Any], given: int = 0) -> Options:
     >>> [f"{option.name}={option.default}" for option in options_of(build, given=1).parameters]
     ['mu=0.1', 'epochs=5']
     """
-    hints = get_type_hints(build.__init__ if inspect.isclass(build) else build, include_extras=True)
+    try:
+        hints = get_type_hints(build.__init__ if inspect.isclass(build) else build, include_extras=True)
+        known_parameters = list(inspect.signature(build).parameters.values())
+    except (TypeError, ValueError, NameError, AttributeError, SyntaxError) as error:
+        name = getattr(build, "__name__", type(build).__name__)
+        raise InputError(f"cannot tell which options {name} has: {error}; give a Python function.") from error
     parameters: list[inspect.Parameter] = []
     groups: dict[str, type] = {}
-    for parameter in list(inspect.signature(build).parameters.values())[given:]:
+    for parameter in known_parameters[given:]:
         known = not isinstance(parameter.annotation, str) and parameter.annotation is not parameter.empty
         hint = parameter.annotation if known else hints.get(parameter.name, Any)
         if get_origin(hint) is Annotated and _FLAT in get_args(hint):
             group = groups[parameter.name] = get_args(hint)[0]
             value = group() if parameter.default is parameter.empty else parameter.default
             parameters += [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=getattr(value, name),
-                                             annotation=kind) for name, kind in get_type_hints(group).items()]
+                                             annotation=kind)
+                           for name, kind in get_type_hints(group, include_extras=True).items()]
         else:
             parameters.append(parameter.replace(annotation=hint))
     parameters.sort(key=lambda option: option.kind)  # one with any keywords stays last

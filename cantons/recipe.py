@@ -71,7 +71,7 @@ def _recipe(kind: str, build: Callable[..., Any], given: int,
     @functools.wraps(build)
     def choose(**chosen):
         check_options(choose, chosen, build.__name__)
-        resolved = {option.name: option.default for option in options.parameters} | chosen
+        resolved = {option.name: option.default for option in options.parameters} | options.checked(chosen)
         return Recipe(name, resolved, functools.partial(made, **options.gathered(resolved)), choose, kind)
 
     # What `inspect`, editors and the study reader see: the options alone.

@@ -1,4 +1,4 @@
-"""Owns: methods. May import: regret, aggregate, mirror, problem, solve, recipe, options, protocol, errors."""
+"""Owns: methods. May import: regret, aggregate, mirror, problem, solve, recipe, options, ranges, protocol, errors."""
 
 from cantons.algorithm.baselines import central, independent
 from cantons.algorithm.fedavg import fedavg, fedavg_finetune

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from cantons.aggregate import NO_UPLOADS, mean_of_uploads
 from cantons.algorithm.parts.schedule import as_schedule, usual_step
 from cantons.algorithm.parts.training import LocalOptimizer, LocalWork, Work, trainer
-from cantons.errors import at_least
 from cantons.options import Flat
 from cantons.protocol import Algorithm, Array, Needs, Problem, PyTree
+from cantons.ranges import Count
 from cantons.recipe import algorithm
 
 
@@ -38,12 +38,11 @@ class Message(NamedTuple):
 
 @algorithm
 def independent(problem: Problem, population: int, *, local: Flat[LocalWork], optimizer: Flat[LocalOptimizer],
-                fit_epochs: int = 5) -> Algorithm:
+                fit_epochs: Count = 5) -> Algorithm:
     """Every client trains alone: nothing is sent up, and only the step size comes down.
 
     fit_epochs: passes that a client which has never acted spends on its model before it predicts.
     """
-    at_least("fit_epochs", fit_epochs, 1)
     schedule = as_schedule(local.step_size)
     train = trainer(problem.loss, local.work, optimizer)
     first = trainer(problem.loss, Work(fit_epochs, batch_size=local.batch_size), optimizer)

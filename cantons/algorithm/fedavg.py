@@ -10,9 +10,9 @@ import optax
 
 from cantons.algorithm.parts.averaging import Averaging, averaging
 from cantons.algorithm.parts.training import LocalOptimizer, LocalWork, Work, trainer
-from cantons.errors import at_least, positive
 from cantons.options import Flat
 from cantons.protocol import Algorithm, Problem
+from cantons.ranges import Count, Positive
 from cantons.recipe import algorithm
 
 
@@ -25,7 +25,7 @@ def fedavg(problem: Problem, population: int, *, local: Flat[LocalWork], optimiz
 
 @algorithm
 def fedavg_finetune(problem: Problem, population: int, *, local: Flat[LocalWork], optimizer: Flat[LocalOptimizer],
-                    averaged: Flat[Averaging], tune_epochs: int = 5, tune_step_size: float = 0.05) -> Algorithm:
+                    averaged: Flat[Averaging], tune_epochs: Count = 5, tune_step_size: Positive = 0.05) -> Algorithm:
     """FedAvg; to predict, each client first trains the whole model on its own training data.
 
     Nothing of the fine-tuning travels or is kept: the shared model is FedAvg's.
@@ -33,8 +33,6 @@ def fedavg_finetune(problem: Problem, population: int, *, local: Flat[LocalWork]
     tune_epochs: passes over a client's own examples before it predicts.
     tune_step_size: of these passes.
     """
-    at_least("tune_epochs", tune_epochs, 1)
-    positive("tune_step_size", tune_step_size)
     base = averaging(problem, local, optimizer, averaged, optax.sgd(averaged.server_step_size))
     tune = trainer(problem.loss, Work(tune_epochs, batch_size=local.batch_size),
                    optimizer._replace(client_optimizer="sgd"))

@@ -9,19 +9,22 @@ out, keeps y_{i,t+1} as the next prediction. A private part takes plain gradient
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from cantons.aggregate import mean_of_uploads
-from cantons.algorithm.parts.schedule import Schedule, as_schedule
+from cantons.algorithm.parts.schedule import Schedule, StepSize, as_schedule
 from cantons.algorithm.parts.trees import add, norm, scale, subtract, zeros
-from cantons.errors import InputError, check_options, one_of, positive, unknown
+from cantons.errors import InputError
 from cantons.mirror import MAPS, SETS, ConvexSet, MirrorMap, mirror_descent_step
 from cantons.protocol import Algorithm, Array, Diagnostics, Key, Needs, Problem, PyTree
+from cantons.ranges import Named, Positive
 from cantons.recipe import algorithm
 from cantons.regret.fedomd_bounds import theory_of
+
+MIRROR, WITHIN = Named("mirror", MAPS), Named("within", SETS)
 
 
 class Server(NamedTuple):
@@ -37,10 +40,11 @@ class Client(NamedTuple):
 
 
 @algorithm
-def fedomd(problem: Problem, population: int, *, step_size: float | dict | Schedule = 0.1,
-           mirror: str | dict | MirrorMap = "euclidean", within: str | dict | ConvexSet = "all_space",
-           private_step_size: float | dict | Schedule | None = None, adaptive: str = "none", feedback: str = "gradient",
-           width: float = 0.1) -> Algorithm:
+def fedomd(problem: Problem, population: int, *, step_size: StepSize = 0.1,
+           mirror: Annotated[str, MIRROR] | Annotated[dict, MIRROR] | MirrorMap = "euclidean",
+           within: Annotated[str, WITHIN] | Annotated[dict, WITHIN] | ConvexSet = "all_space",
+           private_step_size: StepSize | None = None, adaptive: Literal["none", "adagrad", "dog"] = "none",
+           feedback: Literal["gradient", "two_point", "one_point"] = "gradient", width: Positive = 0.1) -> Algorithm:
     """Every client steps on each loss as it comes; at a synchronisation all go on from the mean.
 
     A pair of a map and a set without an exact step is refused.
@@ -57,10 +61,7 @@ def fedomd(problem: Problem, population: int, *, step_size: float | dict | Sched
         direction, and estimates its gradient from them.
     width: how far from its point a client then looks.
     """
-    map_, set_ = build_named("mirror", mirror, MAPS, MirrorMap), build_named("within", within, SETS, ConvexSet)
-    one_of("adaptive", adaptive, ("none", "adagrad", "dog"))
-    one_of("feedback", feedback, ("gradient", "two_point", "one_point"))
-    positive("width", width)
+    map_, set_ = build_named(mirror, MAPS, MirrorMap), build_named(within, SETS, ConvexSet)
     step = adaptive_step(adaptive, map_, set_, as_schedule(step_size))
     private_schedule = as_schedule(step_size if private_step_size is None else private_step_size)
     estimate = gradient_estimator(problem, feedback, width)
@@ -104,16 +105,12 @@ def fedomd(problem: Problem, population: int, *, step_size: float | dict | Sched
         key, client.point, client.private, data.now())[2]})
 
 
-def build_named(option: str, value: Any, known: dict[str, Callable], kind: type) -> Any:
+def build_named(value: Any, known: dict[str, Callable], kind: type) -> Any:
     """Build a map or a set from itself, its name, or a table with its name and options."""
     if isinstance(value, kind):
         return value
     options = {"name": value} if isinstance(value, str) else dict(value)
-    name = options.pop("name", "")
-    if name not in known:
-        raise unknown(option, name, known)
-    check_options(known[name], options, name)
-    return known[name](**options)
+    return known[options.pop("name")](**options)
 
 
 class Step(NamedTuple):

@@ -14,9 +14,9 @@ import optax
 
 from cantons.algorithm.parts.averaging import Averaging, averaging
 from cantons.algorithm.parts.training import LocalOptimizer, LocalWork, Optimizer, get_optimizer
-from cantons.errors import at_least
 from cantons.options import Flat
 from cantons.protocol import Algorithm, Problem
+from cantons.ranges import Decay, Positive
 from cantons.recipe import algorithm
 
 
@@ -28,9 +28,9 @@ class Adaptive(NamedTuple):
     epsilon: the paper's degree of adaptivity, tau: the smaller, the more the step of each coordinate is its own.
     """
 
-    beta1: float = 0.9
-    beta2: float = 0.99
-    epsilon: float = 1e-3
+    beta1: Decay = 0.9
+    beta2: Decay = 0.99
+    epsilon: Positive = 1e-3
 
 
 SMALL_STEP = Averaging(server_step_size=0.01)
@@ -61,11 +61,10 @@ def fedyogi(problem: Problem, population: int, *, adaptive: Flat[Adaptive], loca
 
 
 @algorithm
-def fedavgm(problem: Problem, population: int, *, momentum: float = 0.9, local: Flat[LocalWork],
+def fedavgm(problem: Problem, population: int, *, momentum: Decay = 0.9, local: Flat[LocalWork],
             optimizer: Flat[LocalOptimizer], averaged: Flat[Averaging]) -> Algorithm:
     """FedAvg with server momentum.
 
     momentum: how much of its last move the server repeats.
     """
-    at_least("momentum", momentum, 0)
     return averaging(problem, local, optimizer, averaged, optax.sgd(averaged.server_step_size, momentum))

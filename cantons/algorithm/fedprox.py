@@ -7,7 +7,7 @@ With `predict_with = "local"` it is the variant of Wei et al., "Federated Residu
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import optax
@@ -16,9 +16,9 @@ from cantons.algorithm.parts.averaging import Averaging, Client, averaging
 from cantons.algorithm.parts.schedule import usual_step
 from cantons.algorithm.parts.training import LocalOptimizer, LocalWork
 from cantons.algorithm.parts.trees import add, norm, subtract
-from cantons.errors import at_least, one_of
 from cantons.options import Flat
 from cantons.protocol import Algorithm, Diagnostics, Problem, PyTree
+from cantons.ranges import NonNegative
 from cantons.recipe import algorithm
 
 
@@ -30,8 +30,9 @@ class Keeper(NamedTuple):
 
 
 @algorithm
-def fedprox(problem: Problem, population: int, *, mu: float = 0.1, predict_with: str = "shared",
-            local: Flat[LocalWork], optimizer: Flat[LocalOptimizer], averaged: Flat[Averaging]) -> Algorithm:
+def fedprox(problem: Problem, population: int, *, mu: NonNegative = 0.1,
+            predict_with: Literal["shared", "local"] = "shared", local: Flat[LocalWork],
+            optimizer: Flat[LocalOptimizer], averaged: Flat[Averaging]) -> Algorithm:
     """FedAvg with a proximal pull of strength `mu`; `mu = 0` is FedAvg.
 
     What is sent and averaged does not depend on `predict_with`.
@@ -40,8 +41,6 @@ def fedprox(problem: Problem, population: int, *, mu: float = 0.1, predict_with:
     predict_with: "shared", or "local": a client predicts with its copy of the model before it was averaged, which it
         keeps; a client that has never acted first trains a copy as in a round.
     """
-    at_least("mu", mu, 0)
-    one_of("predict_with", predict_with, ("shared", "local"))
 
     def pull(anchor):
         return lambda gradient, shared: jax.tree.map(

@@ -8,7 +8,7 @@ Optimal and Efficient Contextual Bandits with Regression Oracles", ICML 2020, Al
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +17,11 @@ from cantons.algorithm.fedres_online import Residuals, fedres_online_sgd
 from cantons.algorithm.online_baselines import online_central, online_independent
 from cantons.algorithm.parts.descent import OnlineSteps, PrivateSteps
 from cantons.algorithm.parts.trees import zeros
-from cantons.errors import InputError, at_least, one_of, positive
+from cantons.errors import InputError, positive
 from cantons.options import Flat
 from cantons.problem.bandit import of_actions, regret_of, rewards_of
 from cantons.protocol import Aggregator, Algorithm, Array, Batch, Key, Needs, Problem, PyTree, Receipt, Stack, Sum
+from cantons.ranges import Count, NonNegative
 from cantons.recipe import algorithm
 
 
@@ -55,8 +56,9 @@ class Chosen(NamedTuple):
 
 
 @algorithm
-def fedres_bandit(problem: Problem, population: int, *, explore: str = "every", every: int = 10, gamma: float = 10.0,
-                  gamma_exponent: float = 0.5, regressor: str = "joint", steps: Flat[OnlineSteps],
+def fedres_bandit(problem: Problem, population: int, *, explore: Literal["every", "igw", "uniform"] = "every",
+                  every: Count = 10, gamma: NonNegative = 10.0, gamma_exponent: NonNegative = 0.5,
+                  regressor: Literal["joint", "shared", "private", "alone"] = "joint", steps: Flat[OnlineSteps],
                   private_steps: Flat[PrivateSteps], residuals: Flat[Residuals]) -> Algorithm:
     """In each step a client chooses an action by predicted rewards, and learns from what that action brings.
 
@@ -80,11 +82,6 @@ def fedres_bandit(problem: Problem, population: int, *, explore: str = "every", 
     if problem.residual is None or "reward" not in problem.maximise:
         raise InputError("fedres_bandit chooses among actions; make the problem with bandit(data, ...), or in a study "
                          "file [problem] name = \"bandit\".")
-    one_of("explore", explore, ("every", "igw", "uniform"))
-    one_of("regressor", regressor, ("joint", "shared", "private", "alone"))
-    at_least("every", every, 1)
-    at_least("gamma", gamma, 0)
-    at_least("gamma_exponent", gamma_exponent, 0)
     own_steps = private_steps.of(steps)
     recipe = {
         "joint": lambda: fedres_online_sgd(**steps._asdict(), **private_steps._asdict(), **residuals._asdict()),

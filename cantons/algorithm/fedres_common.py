@@ -12,13 +12,14 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from cantons.aggregate import KEEPS_MEAN, mean_of_uploads
-from cantons.algorithm.parts.schedule import Schedule, as_schedule, usual_step
+from cantons.algorithm.parts.schedule import Schedule, ScheduleTable, StepSize, as_schedule, usual_step
 from cantons.algorithm.parts.training import Work, fitter
 from cantons.algorithm.parts.trees import add, scale, zeros
-from cantons.errors import InputError, at_least, one_of, positive
+from cantons.errors import InputError
 from cantons.protocol import Algorithm, Array, Needs, Problem, PyTree
+from cantons.ranges import Count, NonNegative
 
-StepSize = float | dict | Schedule
+PrivateStepSize = NonNegative | ScheduleTable | Schedule  # 0 leaves the private part as it is
 
 
 class FedResWork(NamedTuple):
@@ -32,10 +33,10 @@ class FedResWork(NamedTuple):
     """
 
     step_size: StepSize = 0.1
-    private_step_size: StepSize | None = None
-    steps: int = 10
-    batch_size: int | None = 32
-    fit_epochs: int = 5
+    private_step_size: PrivateStepSize | None = None
+    steps: Count = 10
+    batch_size: Count | None = 32
+    fit_epochs: Count = 5
 
     @property
     def work(self) -> Work:
@@ -75,7 +76,7 @@ class Rates(NamedTuple):
     """The step sizes of a run; eta, lambda and alpha in the paper."""
 
     step_size: StepSize
-    private_step_size: StepSize | None  # None is `private_ratio` times `step_size`
+    private_step_size: PrivateStepSize | None  # None is `private_ratio` times `step_size`
     private_ratio: float = 1.0
     server_scale: float = 1.0
 
@@ -86,7 +87,6 @@ class Rates(NamedTuple):
             return shared, lambda round: self.private_ratio * shared(round)
         if callable(own) or isinstance(own, dict):
             return shared, as_schedule(own)
-        at_least("private_step_size", own, 0)  # 0 leaves the private part as it is
         return shared, lambda round: jnp.full((), own)
 
     def usual_private_step(self) -> Array | float:
@@ -94,12 +94,11 @@ class Rates(NamedTuple):
         return usual_step(self.step_size if self.private_step_size is None else self.private_step_size)
 
 
-def preset_rates(population: int, local: FedResWork, known: tuple[str, ...], preset: str | None,
+def preset_rates(population: int, local: FedResWork, preset: str | None,
                  server_scale: float | None = None) -> Rates:
     """The rates a preset stands for; what it leaves open is as given, or lambda = eta and alpha = 1."""
     ratio = 1.0
     if preset is not None:
-        one_of("preset", preset, known)
         _check_open("private_step_size", local.private_step_size, preset)
         ratio = 1 / population
     if preset == "theorem2":
@@ -119,8 +118,6 @@ def build_fedres(problem: Problem, population: int, local: FedResWork, rates: Ra
 
     Where clients are `controlled`, the server's control moves by |S|/N times the cohort's mean change of theirs.
     """
-    positive("server_scale", rates.server_scale)
-    at_least("fit_epochs", local.fit_epochs, 1)
     schedule, private_schedule = rates.schedules()
     fit = fitter(problem.loss, local.first_work, rates.usual_private_step())
 

@@ -62,7 +62,7 @@ def fedres_erm(problem: Problem, population: int, *, fit: Flat[Fit]) -> Algorith
     private model says about each of them. A silent client counts with what it sent last.
     """
     joint = joint_prediction(problem)
-    fit = fit.check()
+    fit = fit.for_both()
     if not joint.quadratic:
         return erm_replay(joint, population, fit)
     solve = solver(fit.private_radius, fit.ties)
@@ -100,7 +100,7 @@ def fictitious_play(problem: Problem, population: int, *, fit: Flat[Fit]) -> Alg
     lock each other, and then both learn very slowly (the paper's Appendix C).
     """
     joint = joint_prediction(problem)
-    fit = fit.check()
+    fit = fit.for_both()
     if not joint.quadratic:
         return fictitious_play_replay(joint, population, fit)
     solve = solver(fit.private_radius, fit.ties)

@@ -8,14 +8,15 @@ private models; all that the server needs of one is what it says about the examp
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from cantons.algorithm.parts.trees import zeros
-from cantons.errors import InputError, at_least, one_of, positive
+from cantons.errors import InputError
 from cantons.protocol import Algorithm, Array, Batch, Needs, PyTree, Residual, Stack
+from cantons.ranges import Count, Positive
 from cantons.solve.fista import minimise_for_steps
 
 
@@ -30,20 +31,14 @@ class Fit(NamedTuple):
     solver_steps: accelerated gradient steps of each fit; matters only there too.
     """
 
-    radius: float | None = None
-    private_radius: float | None = None
-    ties: str = "nearest"
-    memory: int = 500
-    solver_steps: int = 100
+    radius: Positive | None = None
+    private_radius: Positive | None = None
+    ties: Literal["nearest", "minimum_norm"] = "nearest"
+    memory: Count = 500
+    solver_steps: Count = 100
 
-    def check(self) -> Fit:
+    def for_both(self) -> Fit:
         """The same with a radius for each side."""
-        for name, bound in (("radius", self.radius), ("private_radius", self.private_radius)):
-            if bound is not None:
-                positive(name, bound)
-        one_of("ties", self.ties, ("nearest", "minimum_norm"))
-        at_least("memory", self.memory, 1)
-        at_least("solver_steps", self.solver_steps, 1)
         return self if self.private_radius is not None else self._replace(private_radius=self.radius)
 
 

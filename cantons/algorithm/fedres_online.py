@@ -7,7 +7,7 @@ of section 3.2.1 they improve on. In the paper w^g is `shared`, w_i `private`, e
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from cantons.aggregate import mean_of, rows, total
 from cantons.algorithm.parts.descent import OnlineSteps, PrivateSteps, descent
 from cantons.algorithm.parts.trees import scale
-from cantons.errors import InputError, one_of
+from cantons.errors import InputError
 from cantons.options import Flat
 from cantons.protocol import Algorithm, Needs, Problem, PyTree, Residual
 from cantons.recipe import algorithm
@@ -31,13 +31,8 @@ class Residuals(NamedTuple):
         a gradient that has not arrived counts as 0, or the mean over those that have "arrived".
     """
 
-    alignment: str = "full"
-    combine: str = "sum"
-
-    def check(self) -> Residuals:
-        one_of("alignment", self.alignment, ("none", "paired", "full"))
-        one_of("combine", self.combine, ("sum", "mean", "arrived"))
-        return self
+    alignment: Literal["none", "paired", "full"] = "full"
+    combine: Literal["sum", "mean", "arrived"] = "sum"
 
 
 class Server(NamedTuple):
@@ -69,7 +64,7 @@ def fedres_online_sgd(problem: Problem, population: int, *, steps: Flat[OnlineSt
     radius: the largest norm of the shared part; none leaves it free.
     """
     joint = joint_prediction(problem)
-    alignment, combine = residuals.check()
+    alignment, combine = residuals
     step, own_step = descent(steps), descent(private_steps.of(steps))
 
     def init_server(key, shared, private):

@@ -10,19 +10,22 @@ its option II sums over i where it means k.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import jax
 
 from cantons.algorithm.fedres_common import Client, FedResWork, Message, Rates, Upload, build_fedres, preset_rates
 from cantons.algorithm.parts.training import Loss, Work
 from cantons.algorithm.parts.trees import add, scale, subtract, zeros
-from cantons.errors import one_of
 from cantons.options import Flat
 from cantons.protocol import Algorithm, Array, Data, Key, Problem, PyTree
+from cantons.ranges import Positive
 from cantons.recipe import algorithm
 
 
 @algorithm
-def fedres_naive(problem: Problem, population: int, *, order: str = "printed", local: Flat[FedResWork]) -> Algorithm:
+def fedres_naive(problem: Problem, population: int, *, order: Literal["printed", "simultaneous"] = "printed",
+                 local: Flat[FedResWork]) -> Algorithm:
     """Both parts of the model descend together, and the shared copies are averaged.
 
     FedResNaive, Algorithm 2 of "Federated Residual Learning", the warm-up that the other two improve on: private parts
@@ -31,8 +34,7 @@ def fedres_naive(problem: Problem, population: int, *, order: str = "printed", l
     order: in each step, on one batch, the private part moves at the new value of the copy, "printed", or both parts
         move from the same point, as the text says, "simultaneous".
     """
-    one_of("order", order, ("printed", "simultaneous"))
-    work = local.work.check()
+    work = local.work
 
     def client_update(key, message, client, data):
         def step(parts, batch):
@@ -49,7 +51,8 @@ def fedres_naive(problem: Problem, population: int, *, order: str = "printed", l
 
 
 @algorithm
-def fedres_sgd(problem: Problem, population: int, *, preset: str | None = None, local: Flat[FedResWork]) -> Algorithm:
+def fedres_sgd(problem: Problem, population: int, *, preset: Literal["theorem1"] | None = None,
+               local: Flat[FedResWork]) -> Algorithm:
     """The private part takes its steps under the shared model, then the shared part takes one large step.
 
     FedResSGD, Algorithm 3 of "Federated Residual Learning". First K steps of lambda on theta_i while w stands still;
@@ -58,8 +61,8 @@ def fedres_sgd(problem: Problem, population: int, *, preset: str | None = None, 
 
     preset: "theorem1" is lambda = eta/N for N clients; with K = 1 that is block gradient descent on the mean loss.
     """
-    rates = preset_rates(population, local, ("theorem1",), preset)
-    work = local.work.check()
+    rates = preset_rates(population, local, preset)
+    work = local.work
     steps, size = local.steps, local.batch_size
     large = Work(steps=1, batch_size=None if size is None else steps * size)
 
@@ -78,8 +81,9 @@ def fedres_sgd(problem: Problem, population: int, *, preset: str | None = None, 
 
 
 @algorithm
-def fedres_avg(problem: Problem, population: int, *, option: str = "II", server_scale: float | None = None,
-               preset: str | None = None, local: Flat[FedResWork]) -> Algorithm:
+def fedres_avg(problem: Problem, population: int, *, option: Literal["I", "II"] = "II",
+               server_scale: Positive | None = None, preset: Literal["theorem1", "theorem2"] | None = None,
+               local: Flat[FedResWork]) -> Algorithm:
     """The private part takes its steps under the shared model, then the shared part takes as many.
 
     FedResAvg, Algorithm 4 of "Federated Residual Learning". First K steps of lambda on theta_i while w stands still;
@@ -92,9 +96,8 @@ def fedres_avg(problem: Problem, population: int, *, option: str = "II", server_
     preset: "theorem1" is lambda = eta/N for N clients; "theorem2" is lambda = eta/sqrt(N) and alpha = sqrt(N), as the
         proof of Theorem 2 has them.
     """
-    one_of("option", option, ("I", "II"))
-    rates = preset_rates(population, local, ("theorem1", "theorem2"), preset, server_scale)
-    work = local.work.check()
+    rates = preset_rates(population, local, preset, server_scale)
+    work = local.work
 
     def client_update(key, message, client, data):
         private_key, shared_key = jax.random.split(key)

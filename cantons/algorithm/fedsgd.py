@@ -9,16 +9,17 @@ from __future__ import annotations
 import optax
 
 from cantons.algorithm.parts.averaging import Averaging, averaging
-from cantons.algorithm.parts.schedule import Schedule
+from cantons.algorithm.parts.schedule import StepSize
 from cantons.algorithm.parts.training import LocalOptimizer, LocalWork
 from cantons.options import Flat
 from cantons.protocol import Algorithm, Problem
+from cantons.ranges import Count, Positive
 from cantons.recipe import algorithm
 
 
 @algorithm
-def fedsgd(problem: Problem, population: int, *, step_size: float | dict | Schedule = 0.1,
-           batch_size: int | None = None, clip_norm: float | None = None, averaged: Flat[Averaging]) -> Algorithm:
+def fedsgd(problem: Problem, population: int, *, step_size: StepSize = 0.1, batch_size: Count | None = None,
+           clip_norm: Positive | None = None, averaged: Flat[Averaging]) -> Algorithm:
     """One gradient per client and round, over all its examples or over `batch_size` sampled ones.
 
     FedAvg with a single local step: the upload is minus the step size times the gradient.

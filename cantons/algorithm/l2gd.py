@@ -17,11 +17,12 @@ import jax
 import jax.numpy as jnp
 
 from cantons.aggregate import mean_of_uploads
-from cantons.algorithm.parts.schedule import Schedule, as_schedule, usual_step
+from cantons.algorithm.parts.schedule import StepSize, as_schedule, usual_step
 from cantons.algorithm.parts.training import Work, trainer
 from cantons.algorithm.parts.trees import norm, subtract
-from cantons.errors import InputError, at_least, fraction
+from cantons.errors import InputError
 from cantons.protocol import Algorithm, Array, Diagnostics, Problem, PyTree
+from cantons.ranges import Count, Fraction, NonNegative
 from cantons.recipe import algorithm
 
 
@@ -44,9 +45,8 @@ class Message(NamedTuple):
 
 
 @algorithm
-def l2gd(problem: Problem, population: int, *, penalty: float = 0.1, communication: float = 0.5,
-         step_size: float | dict | Schedule = 0.1, batch_size: int | None = None,
-         fit_epochs: int = 5) -> Algorithm:
+def l2gd(problem: Problem, population: int, *, penalty: NonNegative = 0.1, communication: Fraction = 0.5,
+         step_size: StepSize = 0.1, batch_size: Count | None = None, fit_epochs: Count = 5) -> Algorithm:
     """Every client keeps a whole model, and all are pulled towards their mean.
 
     It minimises sum_m f_m(x_m) + penalty/2 sum_m ||x_m - mean||^2. A client met for the first time starts from the
@@ -58,8 +58,6 @@ def l2gd(problem: Problem, population: int, *, penalty: float = 0.1, communicati
     batch_size: examples in the batch of a local step; with none, all examples of a client.
     fit_epochs: passes that a client which has never acted spends on its model before it predicts.
     """
-    at_least("penalty", penalty, 0)
-    fraction("communication", communication)
     schedule = as_schedule(step_size)
     pull_per_step = penalty * (1 - communication) / communication
     if isinstance(step_size, int | float) and step_size * pull_per_step >= 2:

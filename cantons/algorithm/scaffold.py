@@ -6,7 +6,7 @@ Algorithm 1. In the paper x is `shared`, y_i the local copy, c `control` and c_i
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,6 @@ from cantons.algorithm.parts.averaging import Averaging
 from cantons.algorithm.parts.schedule import as_schedule, usual_step
 from cantons.algorithm.parts.training import LocalWork, Work, fitter, trainer
 from cantons.algorithm.parts.trees import add, norm, scale, subtract, zeros
-from cantons.errors import one_of
 from cantons.options import Flat
 from cantons.protocol import Algorithm, Array, Average, Diagnostics, Needs, Problem, PyTree, Sum
 from cantons.recipe import algorithm
@@ -50,7 +49,7 @@ ALIKE = Averaging(weighting="uniform")
 
 
 @algorithm
-def scaffold(problem: Problem, population: int, *, option: str = "II", local: Flat[LocalWork],
+def scaffold(problem: Problem, population: int, *, option: Literal["I", "II"] = "II", local: Flat[LocalWork],
              averaged: Flat[Averaging] = ALIKE) -> Algorithm:
     """Control variates take the clients' drift out of their local steps.
 
@@ -63,8 +62,6 @@ def scaffold(problem: Problem, population: int, *, option: str = "II", local: Fl
     weighting: of the changes of the shared part: "uniform", or "examples", by how many a client has. Controls are
         plain means under either, so the limit is that of the plain mean of the clients' losses under either.
     """
-    one_of("option", option, ("I", "II"))
-    averaged.check()
     schedule = as_schedule(local.step_size)
     train = trainer(problem.loss, local.work)
     fit = fitter(problem.loss, Work(averaged.fit_epochs, batch_size=local.batch_size), usual_step(local.step_size))

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Iterable
 from typing import Any
 
-from cantons.errors import InputError
+from cantons.errors import InputError, shown
 
 
 def parsed(changes: Iterable[str]) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def parsed(changes: Iterable[str]) -> dict[str, Any]:
     for change in changes:
         key, equals, value = change.partition("=")
         if not equals or not key:
-            raise InputError(f"--set got {change!r}; write key=value, as in algorithm.step_size=0.05.")
+            raise InputError(f"--set got {shown(change)}; write key=value, as in algorithm.step_size=0.05.")
         found[key.strip()] = _value(value)
     return found
 
@@ -34,10 +34,13 @@ def parsed_grid(grids: Iterable[str]) -> dict[str, list[Any]]:
     for grid in grids:
         key, equals, values = grid.partition("=")
         if not equals or not key or not values:
-            raise InputError(f"--grid got {grid!r}; write key=a,b,c, as in algorithm.step_size=0.03,0.1,0.3.")
+            raise InputError(f"--grid got {shown(grid)}; write key=a,b,c, as in algorithm.step_size=0.03,0.1,0.3.")
         if key in found:
             raise InputError(f"--grid got {key} twice; give all its values at once.")
-        found[key.strip()] = [_value(value) for value in pieces(values)]
+        chosen = found[key.strip()] = [_value(value) for value in pieces(values)]
+        twice = [value for place, value in enumerate(chosen) if value in chosen[:place]]
+        if twice:
+            raise InputError(f"--grid got {key}={shown(twice[0])} twice; give every value once.")
     return found
 
 
@@ -52,7 +55,8 @@ def parsed_algorithm(text: str) -> tuple[str, dict[str, Any]]:
     for option in options:
         key, equals, value = option.partition("=")
         if not equals or not key:
-            raise InputError(f"--algorithm got {text!r}; write a name, or a name with options, as in fedprox,mu=0.1.")
+            raise InputError(f"--algorithm got {shown(text)}; write a name, or a name with options, as in "
+                             "fedprox,mu=0.1.")
         found[key.strip()] = _value(value)
     return name, found
 
@@ -76,5 +80,7 @@ def pieces(text: str) -> list[str]:
 def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except RecursionError as error:
+        raise InputError(f"{shown(text)} has lists or tables that are nested too deeply.") from error
+    except ValueError:  # not TOML, or a number of more digits than Python reads
         return text

@@ -84,7 +84,10 @@ def run(study: Path, out: Path | None, rounds: int | None, seed: int | None, cha
     if as_json:
         show.as_json(result.summary)
     else:
-        show.comparison([folder])
+        try:
+            show.comparison([folder])
+        except InputError as error:  # the run itself is done: that there is nothing to tabulate is no mistake
+            click.echo(f"no table: {error}", err=True)
         click.echo(f"run folder: {folder}")
 
 

@@ -1,4 +1,4 @@
-"""Owns: who takes part when. May import: protocol, shuffle, recipe, errors."""
+"""Owns: who takes part when. May import: protocol, shuffle, recipe, ranges, memory, errors."""
 
 from collections.abc import Callable
 

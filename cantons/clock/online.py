@@ -9,21 +9,26 @@ A link keeps its order: with random delays nothing overtakes what was sent befor
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from cantons.clock.rounds import read_trace
-from cantons.errors import InputError, at_least, fraction, one_of
+from cantons.errors import InputError, at_least
+from cantons.memory import require
 from cantons.protocol import Algorithm, Array, Clock, Key, Online, Plan, adds
+from cantons.ranges import INT32, Count, Fraction, Keys, Range, Seed, Whole
 from cantons.recipe import clock
 from cantons.shuffle import permutation
 
-Delay = int | Sequence[int] | np.ndarray | Mapping[str, Any]
-Sync = int | Sequence[int] | Mapping[str, Any]
-Active = np.ndarray | str | Mapping[str, Any]
+Fixed = Whole | Sequence[Whole] | np.ndarray  # a delay
+Delay = Fixed | Annotated[Mapping[str, Any], Keys(least=Fixed, most=Fixed)]
+Sync = Count | Sequence[Count] | np.ndarray | Annotated[Mapping[str, Any], Keys(probability=Fraction, seed=Seed)]
+Chance = Annotated[float, Range(0, 1, above=True)]
+Active = np.ndarray | str | Annotated[Mapping[str, Any], Keys(probability=Chance | Sequence[Chance] | np.ndarray,
+                                                              seed=Seed)]
 
 
 class Arrays(NamedTuple):
@@ -41,9 +46,10 @@ class Arrays(NamedTuple):
 
 @clock
 def online(population: int, arrivals: np.ndarray | None = None, *, uplink: Delay = 0, downlink: Delay = 0,
-           batch: int = 1, order: str = "cycle", active: Active | None = None, weights: str = "equal",
-           sync: Sync = 1, counted: int | None = None,
-           score: str = "own", label_delay: int = 0, max_delay: int | None = None) -> Clock:
+           batch: Count = 1, order: Literal["cycle", "shuffle", "sample"] = "cycle", active: Active | None = None,
+           weights: Literal["equal", "inverse"] = "equal", sync: Sync = 1, counted: Count | None = None,
+           score: Literal["own", "everyone"] = "own", label_delay: Whole = 0,
+           max_delay: Whole | None = None) -> Clock:
     """Every client meets `batch` examples in each step and is scored on them before it learns from them.
 
     Server and clients exchange messages at synchronisations, and learn by themselves in between.
@@ -67,9 +73,6 @@ def online(population: int, arrivals: np.ndarray | None = None, *, uplink: Delay
     """
     if active is None:
         active = arrivals  # the data says who has examples when
-    at_least("batch", batch, 1)
-    one_of("order", order, ("cycle", "shuffle", "sample"))
-    one_of("weights", weights, ("equal", "inverse"))
     up, down = _read_delays("uplink", uplink, population), _read_delays("downlink", downlink, population)
     arrival = _read_probabilities(active, population) if isinstance(active, Mapping) else None
     trace = None if active is None or isinstance(active, Mapping) else read_trace("active", active, population)
@@ -77,12 +80,8 @@ def online(population: int, arrivals: np.ndarray | None = None, *, uplink: Delay
         raise InputError('weights = "inverse" weighs clients by how rarely they are active; give the trace, active.')
     if max_delay is not None:
         at_least("max_delay", max_delay, int(max(up.max(), down.max())))
-    one_of("score", score, ("own", "everyone"))
-    at_least("label_delay", label_delay, 0)
-    if counted is not None:
-        at_least("counted", counted, 1)
-        if counted > population:
-            raise InputError(f"counted is {counted} but there are only {population} clients.")
+    if counted is not None and counted > population:
+        raise InputError(f"counted is {counted} but there are only {population} clients.")
     meets, period, chance, gap = _read_sync(sync)
     arrays = Arrays(up, down, trace, arrival, _client_weights(weights, trace, arrival, population), meets, period,
                     chance)
@@ -150,16 +149,15 @@ def _read_sync(sync: Sync) -> tuple[np.ndarray | None, np.ndarray | None, np.nda
     if isinstance(sync, Mapping):
         if not {"probability"} <= set(sync) <= {"probability", "seed"}:
             raise InputError(f"sync is {dict(sync)}; a random one has the key probability, and may have seed.")
-        fraction("probability", sync["probability"])
         return None, None, np.array(sync["probability"], np.float32), None
     if isinstance(sync, int | np.integer) and not isinstance(sync, bool):
-        at_least("sync", sync, 1)
         return None, np.array(sync, np.int32), None, int(sync)
     steps = np.asarray(sync)
     if steps.ndim != 1 or not steps.size or steps.dtype.kind not in "iu":
         raise InputError(f"sync is {sync}; give a period, or the steps of the synchronisations, counted from 1.")
     if steps[0] != 1 or (np.diff(steps) <= 0).any():
         raise InputError(f"sync lists the steps {steps[:5].tolist()}...; they begin with 1 and rise.")
+    require(int(steps[-1]), f"a list of synchronisations up to step {steps[-1]}")
     table = np.zeros(int(steps[-1]) + 1, bool)
     table[steps - 1] = True
     return table, None, None, max(2, int(np.diff(steps, append=steps[-1]).max()))
@@ -196,8 +194,8 @@ def _read_delays(name: str, delay: Delay, population: int) -> np.ndarray:
             raise InputError(f"{name} is {given}; a delay is a whole number of steps, 0 or more.")
         if values.ndim > 1 or values.shape not in ((), (population,)):
             raise InputError(f"{name} has {values.size} delays for {population} clients; give one, or one for each.")
-        if values.min() < 0:
-            raise InputError(f"{name} is {given}; a delay is a whole number of steps, 0 or more.")
+        if values.min() < 0 or values.max() > INT32:
+            raise InputError(f"{name} is {given}; a delay is a whole number of steps, 0 or more and at most {INT32}.")
         rows.append(np.broadcast_to(values, population))
     if (rows[0] > rows[1]).any():
         raise InputError(f"{name} draws from {least} to {most}; least must not be above most.")

@@ -6,14 +6,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cantons.errors import InputError, at_least
+from cantons.errors import InputError
 from cantons.protocol import Array, Clock, Key, Plan
+from cantons.ranges import Count
 from cantons.recipe import clock
 from cantons.shuffle import permutation
 
 
 @clock
-def rounds(population: int, *, cohort: int | None = None, replace: bool = False,
+def rounds(population: int, *, cohort: Count | None = None, replace: bool = False,
            available: np.ndarray | str | None = None) -> Clock:
     """Draw `cohort` clients per round, uniformly without (or with) replacement; None takes all of them.
 
@@ -25,7 +26,6 @@ def rounds(population: int, *, cohort: int | None = None, replace: bool = False,
     """
     if cohort is None:
         cohort = population
-    at_least("cohort", cohort, 1)
     if cohort > population and not replace:
         raise InputError(f"cohort is {cohort} but there are only {population} clients; give at most {population}.")
     if available is not None:

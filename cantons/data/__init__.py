@@ -1,4 +1,4 @@
-"""Owns: files become arrays, a row per client. May import: protocol, errors, optional, options, recipe, shuffle."""
+"""Owns: files become arrays. May import: protocol, errors, memory, optional, options, ranges, recipe, shuffle."""
 
 from cantons.data.build import federation, from_clients
 from cantons.data.federation import Federation, Population, pooled

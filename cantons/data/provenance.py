@@ -29,6 +29,7 @@ def recorded(make: Callable[..., Federation]) -> Callable[..., Federation]:
     @functools.wraps(make)
     def make_recorded(*args: Any, **chosen: Any) -> Federation:
         given = signature.bind(*args, **chosen)
+        given.arguments.update(options.checked(given.arguments))
         given.apply_defaults()
         gathered = inspect.BoundArguments(own, options.gathered(given.arguments))
         data = make(*gathered.args, **gathered.kwargs)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
-from typing import Any, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ from cantons.engine.init import initial_clients, seed_keys
 from cantons.engine.mapping import Fanout, filled, map_sharded, with_filled
 from cantons.engine.round import Arrays, travelling
 from cantons.engine.stepper import begin_run, progress_of, stepper_of
-from cantons.errors import InputError, at_least, one_of
+from cantons.errors import InputError
 from cantons.protocol import (
     Algorithm,
     Array,
@@ -39,6 +39,7 @@ from cantons.protocol import (
     State,
     Upload,
 )
+from cantons.ranges import Count, Positive, check_fields, takes_reals
 
 Options = dict[str, Array]  # numbers of an algorithm that differ between variants
 CACHE = 1 << 16  # numbers in the clients' models that a core works on at a time
@@ -55,12 +56,15 @@ class Batched:
     memory_gib: not for runs that are one program; give fewer runs at a time instead.
     """
 
-    mode: str = "auto"
-    group: int | None = None
-    devices: int | None = None
-    memory_gib: float | None = None
+    mode: Literal["auto", "scan", "vmap"] = "auto"
+    group: Count | None = None
+    devices: Count | None = None
+    memory_gib: Positive | None = None
 
     name = "batched"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def options(self) -> dict[str, Any]:
         return asdict(self)
@@ -94,7 +98,6 @@ class BatchedSession:
     """Like a session of the local engine, with a leading axis of variants on every state."""
 
     def __init__(self, options: Batched, runs: Sequence[Parts]):
-        one_of("mode", options.mode, ("auto", "scan", "vmap"))
         first = runs[0]
         self.runs, self.problem, self.clock, self.population = runs, first.problem, first.clock, first.population
         self.stepper = stepper_of(first.problem, first.algorithm, first.clock)
@@ -102,7 +105,7 @@ class BatchedSession:
         self.outer, self.inner = self._fanouts(options)
         # Idle places repeat the last variant; their results are cut off.
         order = np.minimum(np.arange(self.outer.padded(len(runs))), len(runs) - 1)
-        keys = jax.vmap(lambda seed: jnp.stack(seed_keys(seed)))(jnp.asarray([run.seed for run in runs])[order])
+        keys = jax.vmap(lambda seed: jnp.stack(seed_keys(seed)))(np.array([run.seed for run in runs], np.uint32)[order])
         several = any(run.data is not first.data for run in runs)
         clocks = any(run.clock is not first.clock for run in runs)
         self.own = divided(self.mesh, Variant(
@@ -125,7 +128,8 @@ class BatchedSession:
         def start(common, variant: Variant) -> State:
             algorithm, arrays = self._algorithm(variant), self._arrays(common, variant)
             parts = self.problem.init(variant.start_key)
-            return begin_run(self.problem, algorithm, self.clock, arrays, variant.start_key, parts, self.population)
+            return begin_run(self.problem, algorithm, self.clock, arrays, variant.start_key, parts, self.population,
+                             copies=self.outer.padded(len(self.runs)))
 
         return divided(self.mesh, jax.jit(jax.vmap(start, in_axes=(None, 0)))(self.common, self.own))
 
@@ -263,7 +267,6 @@ class BatchedSession:
 
     def _clients_at_once(self, options: Batched) -> int:
         if options.group is not None:
-            at_least("group", options.group, 1)
             return min(options.group, self.clock.slots)
         if options.mode == "auto":
             return self.clock.slots if self._accelerated or self.stepper.short else 1
@@ -289,7 +292,7 @@ def real_options(recipe: Recipe) -> list[str]:
         return []
     declared: Mapping[str, Any] = recipe.again.__signature__.parameters  # type: ignore[attr-defined]
     return [name for name, value in recipe.options.items()
-            if isinstance(value, float) and float in (declared[name].annotation, *get_args(declared[name].annotation))]
+            if isinstance(value, float) and takes_reals(declared[name].annotation)]
 
 
 def _one(tree: PyTree, index: int) -> PyTree:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import jax
 import jax.numpy as jnp
 
@@ -9,6 +11,7 @@ from cantons.engine.aggregation import aggregation_of
 from cantons.engine.client import keyed
 from cantons.engine.devices import floats
 from cantons.errors import InputError
+from cantons.memory import require
 from cantons.protocol import Algorithm, Array, Key, Problem, PyTree, State, stateless
 
 
@@ -21,10 +24,17 @@ def seed_keys(seed: int) -> tuple[Key, Key, Key]:
 def starting_point(problem: Problem, key: Key, initial: tuple[PyTree, PyTree] | None = None) -> tuple[PyTree, PyTree]:
     """The (shared, private) that a run begins with: the problem's own, or a copy of the given ones."""
     if initial is None:
-        return jax.jit(problem.init)(key)
+        init = jax.jit(problem.init)
+        require(bytes_of(jax.eval_shape(init, key)), "the model")
+        return init(key)
     _check_shapes(initial, jax.eval_shape(problem.init, key))
     # Copied, because a run donates its state to the next block and must not eat the caller's arrays.
     return jax.tree.map(jnp.array, floats(jax.device_get(initial)))
+
+
+def bytes_of(tree: PyTree) -> int:
+    """How much memory arrays of these shapes take."""
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
 def initial_clients(algorithm: Algorithm, key: Key, parts: tuple[PyTree, PyTree], ids: Array) -> PyTree:

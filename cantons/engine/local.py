@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -22,8 +22,10 @@ from cantons.engine.init import initial_clients, seed_keys, starting_point
 from cantons.engine.mapping import Fanout
 from cantons.engine.round import Arrays, travelling
 from cantons.engine.stepper import begin_run, progress_of, stepper_of
-from cantons.errors import InputError, at_least, one_of, positive
+from cantons.errors import InputError
+from cantons.memory import require
 from cantons.protocol import Array, Engine, Evaluation, Examples, Message, Parts, PyTree, Snapshot, State, Upload
+from cantons.ranges import Count, Positive, check_fields
 
 UNEVEN = 2.0  # longest client over the mean, above which vectorised clients are grouped by size
 GROUPS = 8
@@ -41,12 +43,15 @@ class Local:
     memory_gib: how much working memory a round may take before the groups are made smaller.
     """
 
-    mode: str = "auto"
-    group: int | None = None
-    devices: int | None = None
-    memory_gib: float | None = None
+    mode: Literal["auto", "scan", "vmap"] = "auto"
+    group: Count | None = None
+    devices: Count | None = None
+    memory_gib: Positive | None = None
 
     name = "local"
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def options(self) -> dict[str, Any]:
         return asdict(self)
@@ -67,7 +72,6 @@ class LocalSession:
     """A run on its devices: `begin` a state, `advance` it, `evaluate` it."""
 
     def __init__(self, options: Local, run: Parts):
-        one_of("mode", options.mode, ("auto", "scan", "vmap"))
         self.problem, self.algorithm, self.clock = run.problem, run.algorithm, run.clock
         self.population = run.population
         self.stepper = stepper_of(run.problem, run.algorithm, run.clock)
@@ -86,7 +90,8 @@ class LocalSession:
     def begin(self, initial: tuple[PyTree, PyTree] | None = None) -> State:
         self._parts = starting_point(self.problem, self._start_key, initial)
         self.start_private = replicated(self.mesh, self._parts[1])
-        begin = partial(begin_run, self.problem, self.algorithm, self.clock, population=self.population)
+        begin = partial(begin_run, self.problem, self.algorithm, self.clock, population=self.population,
+                        copies=self.mesh.size)
         state = jax.jit(lambda arrays, key, parts: begin(arrays, key, parts))(
             self.arrays, self._start_key, self._parts)
         return replicated(self.mesh, state)
@@ -153,12 +158,10 @@ class LocalSession:
         on_cpu = device.platform == "cpu"
         share = -(-self.clock.slots // self.mesh.size)
         if options.memory_gib is not None:
-            positive("memory_gib", options.memory_gib)
             budget = options.memory_gib * 2**30
         else:
             budget = float("inf") if on_cpu else 0.8 * (device.memory_stats() or {}).get("bytes_limit", float("inf"))
         if options.group is not None:
-            at_least("group", options.group, 1)
             return min(options.group, share), budget
         if options.mode == "scan" or (options.mode == "auto" and on_cpu and not self.stepper.short):
             return 1, budget
@@ -175,6 +178,8 @@ class LocalSession:
 
             program = jax.jit(block, donate_argnums=1).lower(self.arrays, state, np.int32(0)).compile()
             needs = getattr(program.memory_analysis(), "temp_size_in_bytes", 0)
+            if self.mesh.devices.flat[0].platform == "cpu":
+                require(needs, "a round")
             if needs <= self.budget or self.group == 1:
                 if needs > self.budget:
                     raise InputError(f"a round needs {needs / 2**30:.2f} GiB of working memory for a single client, "

@@ -68,8 +68,9 @@ class PlainSession:
 
     def begin(self, initial: tuple[PyTree, PyTree] | None = None) -> State:
         self._parts = starting_point(self.run.problem, self._start_key, initial)
-        return begin_run(self.run.problem, self.run.algorithm, self.run.clock, self.arrays, self._start_key,
-                         self._parts, self.run.population)
+        begin = partial(begin_run, self.run.problem, self.run.algorithm, self.run.clock, population=self.run.population)
+        jax.eval_shape(lambda *given: begin(*given), self.arrays, self._start_key, self._parts)  # does it fit?
+        return begin(self.arrays, self._start_key, self._parts)
 
     def restore(self, snapshots: Sequence[Snapshot]) -> State:
         (snapshot,) = snapshots

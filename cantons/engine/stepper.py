@@ -12,11 +12,12 @@ import numpy as np
 from cantons.engine.aggregation import aggregation_of
 from cantons.engine.devices import floats
 from cantons.engine.in_flight import InFlight, held_messages
-from cantons.engine.init import initial_state, seed_keys, starting_point, with_rule
+from cantons.engine.init import bytes_of, initial_state, seed_keys, starting_point, with_rule
 from cantons.engine.mapping import Fanout
 from cantons.engine.online import begin_online, online_step
 from cantons.engine.round import Arrays, exchange, one_round, travelling
 from cantons.errors import InputError
+from cantons.memory import require
 from cantons.protocol import (
     Algorithm,
     Array,
@@ -52,13 +53,19 @@ def stepper_of(problem: Problem, algorithm: Algorithm, clock: Clock) -> Stepper:
 
 
 def begin_run(problem: Problem, algorithm: Algorithm, clock: Clock, arrays: Arrays, key: Key,
-              parts: tuple[PyTree, PyTree], population: int) -> State:
-    """The state before round 0, from the (shared, private) of all clients."""
+              parts: tuple[PyTree, PyTree], population: int, copies: int = 1) -> State:
+    """The state before round 0, from the (shared, private) of all clients; it will be kept in so many copies.
+
+    While it is traced, which takes no memory, its size becomes known: what does not fit is refused then.
+    """
     stepper = stepper_of(problem, algorithm, clock)
     state = initial_state(algorithm, key, parts, population)
     if aggregation_of(algorithm.aggregate).init is not stateless:
         state = with_rule(algorithm, state, exchange(algorithm, arrays, state, stepper.batch)[1])
-    return stepper.begin(arrays, state)
+    state = stepper.begin(arrays, state)
+    times = f" in {copies} copies" if copies > 1 else ""
+    require(copies * bytes_of(state), f"the state of {population} clients{times}")
+    return state
 
 
 def blank_snapshot(problem: Problem, algorithm: Algorithm, clock: Clock, population: int, seed: int,

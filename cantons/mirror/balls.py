@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
@@ -10,11 +11,11 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
-from cantons.errors import at_least, one_of, positive
 from cantons.mirror.norms import dual_exponent, largest, power, size
 from cantons.mirror.sets import ConvexSet, box, known, spread
 from cantons.mirror.simplices import nearest_in_simplex
 from cantons.protocol import PyTree
+from cantons.ranges import Numbers, Positive, Range, checked
 
 _EXPONENTS = {"l1": 1.0, "l2": 2.0, "linf": math.inf}
 
@@ -28,17 +29,16 @@ def _nearest_in_l1(point: PyTree, radius: float) -> PyTree:
 _NEAREST = {1.0: _nearest_in_l1, 2.0: optax.projections.projection_l2_ball}
 
 
-def ball(radius: float, norm: str | float = "l2", centre: PyTree = 0.0) -> ConvexSet:
+@checked
+def ball(radius: Positive, norm: Literal["l1", "l2", "linf"] | Annotated[float, Range(1, math.inf)] = "l2",
+         centre: Numbers = 0.0) -> ConvexSet:
     """||x - centre|| <= radius, the norm taken over all entries of a tree: "l1", "l2", "linf", or a number p >= 1.
 
     >>> ball(1.0).project({"weight": jnp.array([3.0]), "bias": jnp.array(4.0)})
     {'bias': Array(0.8, dtype=float32), 'weight': Array([0.6], dtype=float32)}
     """
-    positive("radius", radius)
     if isinstance(norm, str):
-        one_of("norm", norm, _EXPONENTS)
         norm = _EXPONENTS[norm]
-    at_least("norm", norm, 1)
     p = float(norm)
     if p == math.inf:
         low, high = (jax.tree.map(lambda part, move=move: part + move, centre) for move in (-radius, radius))

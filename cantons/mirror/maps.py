@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import xlogy
 
-from cantons.errors import InputError, positive
 from cantons.mirror.norms import Convexity, dual_exponent, finite, l_norm, power, size, total, unit_of
 from cantons.mirror.sets import ConvexSet
 from cantons.protocol import Array, PyTree
+from cantons.ranges import Positive, Range, checked
 
 
 class MirrorMap(NamedTuple):
@@ -45,10 +45,9 @@ class MirrorMap(NamedTuple):
         return self.potential(left) - self.potential(right) - tangent
 
 
-def euclidean(scale: float = 1.0) -> MirrorMap:
+@checked
+def euclidean(scale: Positive = 1.0) -> MirrorMap:
     """scale / 2 * ||x||_2^2: gradient steps of step_size / scale, and the nearest point in l2."""
-    positive("scale", scale)
-
     def entries(point):
         return jax.tree.map(lambda leaf: scale / 2 * leaf**2, point)
 
@@ -127,14 +126,13 @@ def _where_small(feasible: ConvexSet, degree: int) -> Convexity:
     return Convexity(0.0 if feasible.most is None else 1 / feasible.most**degree, l_norm(2))
 
 
-def p_norm(p: float) -> MirrorMap:
+@checked
+def p_norm(p: Annotated[float, Range(1, 2, above=True)]) -> MirrorMap:
     """||x||_p^2 / (2 (p - 1)) for 1 < p <= 2: between entropy's sparse world and the Euclidean one.
 
     B(y, x) >= ||y - x||_p^2 / 2. Assumption 2, on which the paper's theorems rest, fails for p < 2.
     """
     p = float(p)
-    if not 1 < p <= 2:
-        raise InputError(f"p is {p:g}; give a number above 1 and at most 2. For p = 1 take entropy, or p close to 1.")
 
     def gradient(point, exponent, factor):
         """The gradient of factor / 2 * ||x||^2. It is homogeneous: dividing by the largest entry changes nothing."""

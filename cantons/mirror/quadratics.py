@@ -7,7 +7,6 @@ from collections.abc import Callable
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from numpy.typing import ArrayLike
 
 from cantons.errors import InputError
 from cantons.mirror.maps import MirrorMap
@@ -15,9 +14,11 @@ from cantons.mirror.norms import Convexity, Norm, finite, power
 from cantons.mirror.roots import root
 from cantons.mirror.sets import ConvexSet, spread
 from cantons.protocol import PyTree
+from cantons.ranges import Numbers, checked
 
 
-def quadratic(matrix: ArrayLike) -> MirrorMap:
+@checked
+def quadratic(matrix: Numbers) -> MirrorMap:
     """x'Mx / 2 for a symmetric positive definite M, or for the diagonal matrix whose diagonal is given.
 
     The entries of a tree count in the order of its leaves. A diagonal M has an exact step on more sets.

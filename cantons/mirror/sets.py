@@ -18,6 +18,7 @@ from jax.flatten_util import ravel_pytree
 from cantons.errors import InputError
 from cantons.mirror.norms import finite, largest, size
 from cantons.protocol import Array, PyTree
+from cantons.ranges import Bounds, Numbers, checked
 
 
 class ConvexSet(NamedTuple):
@@ -70,7 +71,8 @@ def all_space() -> ConvexSet:
                      start=lambda like: jax.tree.map(jnp.zeros_like, like), diameter=lambda like: jnp.array(jnp.inf))
 
 
-def box(low: PyTree, high: PyTree) -> ConvexSet:
+@checked
+def box(low: Bounds, high: Bounds) -> ConvexSet:
     """low <= x <= high, entry by entry. A bound is one number or a tree like the point, and may be infinite.
 
     >>> bool(box(-3.0, 3.0).contains(jnp.array([2.0, -4.0])))
@@ -115,7 +117,8 @@ def box(low: PyTree, high: PyTree) -> ConvexSet:
                      project=lambda point: optax.projections.projection_box(point, *bounds(point)))
 
 
-def affine(A: PyTree, b: PyTree) -> ConvexSet:
+@checked
+def affine(A: Numbers, b: Numbers) -> ConvexSet:
     """A x = b, where the columns of A belong to the entries of the point, flattened in the order of its leaves.
 
     >>> plane = affine([[1.0, 1.0, 1.0]], [1.0])

@@ -8,22 +8,22 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
-from cantons.errors import InputError, positive
+from cantons.errors import InputError
 from cantons.mirror.norms import largest, size
 from cantons.mirror.norms import total as added
 from cantons.mirror.roots import water_filling
 from cantons.mirror.sets import ConvexSet, known
 from cantons.protocol import Array, PyTree
+from cantons.ranges import Positive, checked
 
 
-def simplex(total: float = 1.0) -> ConvexSet:
+@checked
+def simplex(total: Positive = 1.0) -> ConvexSet:
     """x >= 0 with entries that add up to `total`.
 
     >>> simplex().start(jnp.zeros(4))
     Array([0.25, 0.25, 0.25, 0.25], dtype=float32)
     """
-    positive("total", total)
-
     def project(point):
         vector, back = ravel_pytree(point)
         return back(nearest_in_simplex(vector, total))
@@ -38,14 +38,13 @@ def nearest_in_simplex(vector: Array, total: float) -> Array:
     return optax.projections.projection_simplex(lowered.astype(float), total).astype(vector.dtype)
 
 
-def capped_simplex(cap: float, total: float = 1.0) -> ConvexSet:
+@checked
+def capped_simplex(cap: Positive, total: Positive = 1.0) -> ConvexSet:
     """0 <= x <= cap with entries that add up to `total`: no entry may hold more than its cap.
 
     >>> [f"{entry:.3f}" for entry in capped_simplex(cap=0.5).project(jnp.array([1.0, 0.25, 0.0]))]
     ['0.500', '0.375', '0.125']
     """
-    positive("total", total)
-    positive("cap", cap)
     return _filled("capped_simplex", "a capped simplex", total, cap)
 
 

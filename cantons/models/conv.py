@@ -18,6 +18,7 @@ from cantons.errors import InputError, at_least
 from cantons.models.base import Model, Named
 from cantons.models.layer import affine, flat, glorot
 from cantons.protocol import Array
+from cantons.ranges import Count, checked
 
 SIDE = 3  # of every kernel
 
@@ -37,15 +38,14 @@ def max_pool(images: Array) -> Array:
     return even.reshape(batch, height // 2, 2, width // 2, 2, channels).max((2, 4))
 
 
-def cnn(channels: Sequence[int] = (32, 64), dense: int = 128) -> Named:
+@checked
+def cnn(channels: Sequence[Count] = (32, 64), dense: Count = 128) -> Named:
     """3 x 3 convolutions with relu, 2 x 2 max-pooling, a dense layer with relu, a dense layer to the outputs.
 
     With the defaults it is the CNN of the pfl-research benchmarks (Granqvist et al., 2024). Inputs are images
     [H, W, channels], or greyscale [H, W].
     """
     at_least("the number of convolutions in channels", len(channels), 1)
-    for width in (*channels, dense):
-        at_least("a width in channels and dense", width, 1)
 
     def build(input_shape: tuple[int, ...], outputs: int) -> Model:
         if len(input_shape) not in (2, 3):

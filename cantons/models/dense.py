@@ -9,9 +9,9 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from cantons.errors import at_least
 from cantons.models.base import Model, Named
 from cantons.models.layer import affine, flat, glorot
+from cantons.ranges import Count, checked
 
 
 def linear(bias: bool = True) -> Named:
@@ -31,10 +31,9 @@ def linear(bias: bool = True) -> Named:
     return Named("linear", {"bias": bias}, build)
 
 
-def mlp(hidden: Sequence[int] = (200, 200)) -> Named:
+@checked
+def mlp(hidden: Sequence[Count] = (200, 200)) -> Named:
     """Dense layers of these widths with relu between them, then a dense layer to the outputs."""
-    for width in hidden:
-        at_least("a width in hidden", width, 1)
 
     def build(input_shape: tuple[int, ...], outputs: int) -> Model:
         shapes = list(itertools.pairwise([math.prod(input_shape), *hidden, outputs]))

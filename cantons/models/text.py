@@ -9,13 +9,15 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from cantons.errors import InputError, at_least
+from cantons.errors import InputError
 from cantons.models.base import Model, Named
 from cantons.models.layer import affine, flat, glorot
 from cantons.protocol import Array
+from cantons.ranges import Count, checked
 
 
-def embedding(vocabulary: int, width: int | None = 16, hidden: Sequence[int] = (64,)) -> Named:
+@checked
+def embedding(vocabulary: Count, width: Count | None = 16, hidden: Sequence[Count] = (64,)) -> Named:
     """Tokens become vectors of `width` numbers, which are put side by side and go through the layers of an mlp.
 
     Inputs are integers from 0 to `vocabulary` - 1, a single one or of shape [context]; targets are one class for all of
@@ -23,11 +25,6 @@ def embedding(vocabulary: int, width: int | None = 16, hidden: Sequence[int] = (
     the direct connections. With `width = None` there are no vectors: the first layer sees a one where a token is and
     zeros elsewhere. Without `hidden` layers too, that is a table of logits per place, and starts at zero like `linear`.
     """
-    at_least("vocabulary", vocabulary, 1)
-    if width is not None:
-        at_least("width", width, 1)
-    for size in hidden:
-        at_least("a width in hidden", size, 1)
 
     def build(input_shape: tuple[int, ...], outputs: int) -> Model:
         if len(input_shape) > 1:

@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from cantons.errors import InputError, at_least
+from cantons.errors import InputError
 from cantons.models import Architecture, Model, Named
 from cantons.problem.losses import Loss, masked_mean
 from cantons.problem.split import is_shared, paths
@@ -19,7 +19,6 @@ from cantons.protocol import Convex, Problem, PyTree
 def assemble(model: Model, loss: Loss, split: str, l2: float = 0.0,
              spec: Mapping[str, Any] | None = None) -> Problem:
     """Fit `model`, split by the rule `split`. The loss, not the score, has l2/2 ||(shared, private)||^2."""
-    at_least("l2", l2, 0)
     shapes = jax.eval_shape(lambda: model.init(jax.random.key(0)))  # traced: no device is woken
     _only_floats(shapes)
     shared_leaves = is_shared(shapes, split, model)

@@ -18,8 +18,10 @@ from cantons.problem.losses import masked_mean
 from cantons.problem.residual import Features, residual
 from cantons.problem.shaped import Shaped, Shapes
 from cantons.protocol import Array, Problem, PyTree, Residual
+from cantons.ranges import checked
 
 
+@checked
 def bandit(data: Shaped, *, shared_features: Features = "all", private_features: Features = "all",
            shared_model: Architecture | None = None, private_model: Architecture | None = None) -> Problem:
     """Rewards of actions by a shared and a private model; scores what the greedy action brings.

@@ -8,27 +8,30 @@ may be the same, overlap or be disjoint; either model may be a network; either s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cantons.errors import InputError, one_of, positive, unknown
+from cantons.errors import InputError, one_of, unknown
 from cantons.models import Architecture, Model, Named
 from cantons.models import linear as linear_model
 from cantons.problem.assemble import is_linear
 from cantons.problem.losses import LOSSES, Loss, masked_mean, same_sign
 from cantons.problem.shaped import Shaped
 from cantons.protocol import Array, Batch, Convex, Problem, Residual
+from cantons.ranges import Positive, Whole, checked
 
-Features = str | Sequence[int]
+Features = str | Sequence[Whole]
 NAMED = ("all", "none", "first_half", "second_half")
 
 
+@checked
 def residual(data: Shaped, *, shared_features: Features = "all", private_features: Features = "all",
              shared_model: Architecture | None = None, private_model: Architecture | None = None,
-             loss: str | None = None, labels: str = "real", clip: float | None = None) -> Problem:
+             loss: str | None = None, labels: Literal["real", "sign"] = "real",
+             clip: Positive | None = None) -> Problem:
     """A shared and a private model whose outputs are summed; both are linear unless you say otherwise.
 
     `shared_features` and `private_features` are "all", "none", "first_half", "second_half" or a list of columns.
@@ -37,7 +40,6 @@ def residual(data: Shaped, *, shared_features: Features = "all", private_feature
     `clip` bounds the summed output by -clip and clip in loss and score, as Vowpal Wabbit does: the gradient keeps the
     clipped error and looks past the clipping.
     """
-    one_of("labels", labels, ("real", "sign"))
     kind = loss or ("squared" if data.classes is None else "softmax")
     if kind not in LOSSES:
         raise unknown("loss", kind, LOSSES)
@@ -48,8 +50,6 @@ def residual(data: Shaped, *, shared_features: Features = "all", private_feature
     if kind != "softmax" and labels == "real" and data.classes is not None:
         raise InputError(f"loss is {kind}, and this data has {data.classes} classes; use softmax, or for two classes "
                          "labels = \"sign\".")
-    if clip is not None:
-        positive("clip", clip)
     classes_as_signs = labels == "sign" and data.classes is not None
     rule = Loss(LOSSES["squared"].per_example, same_sign) if (kind, labels) == ("squared", "sign") else LOSSES[kind]
     outputs = data.classes if kind == "softmax" else 1

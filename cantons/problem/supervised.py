@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
-from cantons.errors import InputError, one_of, unknown
+from cantons.errors import InputError, unknown
 from cantons.models import Architecture, Model, Named, architecture
 from cantons.models import linear as linear_model
 from cantons.problem.assemble import assemble, convex_if_linear
@@ -15,11 +15,13 @@ from cantons.problem.residual import residual
 from cantons.problem.shaped import Shaped, Shapes
 from cantons.problem.target import target
 from cantons.protocol import Problem
+from cantons.ranges import NonNegative, checked
 
 MODELS = ("model", "shared_model", "private_model")  # the options of a problem that are architectures
 
 
-def classification(data: Shaped, model: Architecture, *, split: str = "none", l2: float = 0.0) -> Problem:
+@checked
+def classification(data: Shaped, model: Architecture, *, split: str = "none", l2: NonNegative = 0.0) -> Problem:
     """Softmax cross-entropy with integer labels; scores the loss and the accuracy."""
     if data.classes is None:
         raise InputError("classification needs a number of classes, and this data has classes=None; "
@@ -33,10 +35,10 @@ def classification(data: Shaped, model: Architecture, *, split: str = "none", l2
     return problem._replace(convex=convex_if_linear(model, l2))
 
 
-def regression(data: Shaped, model: Architecture, *, split: str = "none", labels: str = "real",
-               l2: float = 0.0) -> Problem:
+@checked
+def regression(data: Shaped, model: Architecture, *, split: str = "none", labels: Literal["real", "sign"] = "real",
+               l2: NonNegative = 0.0) -> Problem:
     """Squared error of one output, predicted as [B]; scores accuracy too if `labels` are "sign": -1 and 1."""
-    one_of("labels", labels, ("real", "sign"))
     about = {"name": "regression", "input_shape": list(data.input_shape), "labels": labels,
              "split": split, "l2": l2}
     network = _single(model(tuple(data.input_shape), 1))
@@ -45,12 +47,15 @@ def regression(data: Shaped, model: Architecture, *, split: str = "none", labels
     return problem._replace(convex=convex_if_linear(model, l2), numeric_targets=True)
 
 
-def logistic(data: Shaped, *, split: str = "none", l2: float = 0.0) -> Problem:
+@checked
+def logistic(data: Shaped, *, split: str = "none", l2: NonNegative = 0.0) -> Problem:
     """Multinomial logistic regression: classification with the linear model."""
     return classification(data, linear_model(), split=split, l2=l2)
 
 
-def linear(data: Shaped, *, split: str = "none", labels: str = "real", l2: float = 0.0) -> Problem:
+@checked
+def linear(data: Shaped, *, split: str = "none", labels: Literal["real", "sign"] = "real",
+           l2: NonNegative = 0.0) -> Problem:
     """Linear least squares: regression with the linear model."""
     return regression(data, linear_model(), split=split, labels=labels, l2=l2)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import jax.numpy as jnp
 
-from cantons.errors import one_of
 from cantons.problem.losses import masked_mean
 from cantons.problem.shaped import Shaped
 from cantons.protocol import Array, Convex, Problem
+from cantons.ranges import Finite, checked
 
 LOSSES = {
     "half_squared": lambda point, target: ((point - target) ** 2).sum(-1) / 2,
@@ -18,14 +18,14 @@ LOSSES = {
 }
 
 
-def target(data: Shaped, *, loss: str = "half_squared", start: float = 0.0, split: str = "none") -> Problem:
+@checked
+def target(data: Shaped, *, loss: Literal["half_squared", "absolute", "linear"] = "half_squared", start: Finite = 0.0,
+           split: Literal["none", "all"] = "none") -> Problem:
     """One point x for all inputs; an example's loss is |x - input|^2 / 2, |x - input|_1 or <x, input>.
 
     `loss` is "half_squared" (equation 46 of "Online Federated Learning"), "absolute" or "linear". Every entry of x
     begins at `start`. `split = "all"` gives every client a point of its own. Targets of the data are not looked at.
     """
-    one_of("loss", loss, tuple(LOSSES))
-    one_of("split", split, ("none", "all"))
     shape = tuple(data.input_shape)
     rule = LOSSES[loss]
 

@@ -8,8 +8,7 @@ import sys
 from collections import abc
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import numpy as np
 
@@ -19,6 +18,8 @@ from cantons.errors import InputError, unknown
 from cantons.metrics import leaves
 from cantons.options import meanings, options_of
 from cantons.protocol import Recipe
+from cantons.ranges import Range, alternatives, note
+from cantons.study.blame import blame_user
 from cantons.study.example import example_problems, first_fitting
 from cantons.study.registry import REGISTRY, make, part
 
@@ -50,6 +51,8 @@ def describe_part(name: str) -> list[Description]:
     """Describe every part called `name`; a model and a problem may share one."""
     if ":" in name:
         function = part("part", name)
+        if not callable(function):
+            raise InputError(f"{name} is a {type(function).__name__}, not a function: there is nothing to describe.")
         return [_described(getattr(function, "kind", "part"), name, function)]
     kinds = [kind for kind, known in REGISTRY.items() if name in known]
     if not kinds:
@@ -58,11 +61,12 @@ def describe_part(name: str) -> list[Description]:
 
 
 def _described(kind: str, name: str, function: Callable[..., Any]) -> Description:
-    module = sys.modules[getattr(function, "__wrapped__", function).__module__]
+    module = sys.modules.get(getattr(inspect.unwrap(function), "__module__", None) or "")
     means = option_meanings(function)
     options = [Option(option.name, _type(option.annotation), _default(option), means.get(option.name, ""))
                for option in options_of(function).parameters if option.name not in ("data", "self")]
-    down, up, example = what_travels(function()) if kind == "algorithm" else ([], [], "")
+    with blame_user(name):
+        down, up, example = what_travels(function()) if kind == "algorithm" else ([], [], "")
     words = without_options(inspect.getdoc(function) or "", means), inspect.getdoc(module) or ""
     return Description(kind, name, *words, options, down, up, example)
 
@@ -115,9 +119,17 @@ def _default(option: inspect.Parameter) -> str:
 
 def _type(hint: Any) -> str:
     """A type in the words of a study file: what only Python can give is left out."""
-    if get_origin(hint) is Literal:
-        return ", ".join(map(repr, get_args(hint)))
-    if isinstance(hint, UnionType) or get_origin(hint) is Union:
-        kinds = [kind for kind in get_args(hint) if get_origin(kind) is not abc.Callable and kind is not np.ndarray]
-        return " or ".join("none" if kind is type(None) else _type(kind) for kind in kinds)
-    return getattr(hint, "__name__", str(hint))
+    kinds = [_one_type(kind) for kind in alternatives(hint)
+             if get_origin(kind) is not abc.Callable and kind is not np.ndarray]
+    return " or ".join(dict.fromkeys(kinds))
+
+
+def _one_type(kind: Any) -> str:
+    if get_origin(kind) is Annotated:
+        span, name = note(kind, Range), _one_type(get_args(kind)[0])
+        return name if span is None else f"{name}, {str(span).removeprefix('a number ')}"
+    if get_origin(kind) is Literal:
+        return ", ".join(map(repr, get_args(kind)))
+    if get_origin(kind) in (list, abc.Sequence):
+        return f"list of {_type(get_args(kind)[0])}"
+    return "none" if kind is type(None) else getattr(kind, "__name__", str(kind))

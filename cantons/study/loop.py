@@ -22,6 +22,7 @@ from cantons.study.record import Columns, Row, Seen, diagnostics_row, score_row,
 from cantons.study.resolve import Resolved
 
 BLOCK_SECONDS = 1.0  # how long a block may take: Ctrl-C and progress wait for its end
+GROWN = 1e6  # a loss that is this many times what it was has no sense any more
 CHECKPOINT_SECONDS = 10.0  # by default, evaluations at least this far apart leave a checkpoint
 
 
@@ -44,13 +45,13 @@ class Finished(NamedTuple):
     snapshot: Snapshot
 
 
-def evaluation_rounds(rounds: int, every: int) -> list[int]:
-    """Before the first round, every so many, and after the last.
+def evaluation_rounds(rounds: int, every: int) -> range:
+    """Before the first round and every so many; one after the last comes anyhow. No list: it might fill the memory.
 
-    >>> evaluation_rounds(10, 4)
-    [0, 4, 8, 10]
+    >>> list(evaluation_rounds(10, 4))
+    [0, 4, 8]
     """
-    return sorted({*range(0, rounds, every), rounds})
+    return range(0, rounds, every)
 
 
 class Loop:
@@ -65,7 +66,6 @@ class Loop:
         self.study = runs[0].study
         self.rounds = self.study["rounds"]
         self.stops = evaluation_rounds(self.rounds, self.study["evaluate_every"]) if stops is None else stops
-        self.evaluated = frozenset(self.stops)
         self.logs = [_Log(run, saving.folders[index] if saving else None) for index, run in enumerate(runs)]
         self.seconds = 0.0  # spent in rounds, over all sittings
         self.timed = 0  # rounds in `since`
@@ -73,6 +73,10 @@ class Loop:
         self.block = 1  # rounds the next block may have
         self.saved_at = time.monotonic()
         self.changes: list[dict[str, Any]] = []  # after which rounds it went on with other versions or elsewhere
+
+    def evaluates(self, done: int) -> bool:
+        """Is there an evaluation after so many rounds?"""
+        return done in self.stops or done == self.rounds
 
     def play(self, initial: Any = None) -> list[Finished]:
         """Run to the end; `initial` is a (shared, private) to begin with."""
@@ -88,14 +92,14 @@ class Loop:
         state, done = self._restored(state)
         self._tell("started", self.study if len(self.runs) == 1 else {**self.study, "name": f"{len(self.runs)} runs"})
         self.traffic = traffic_of(*self.session.travel(state))
-        if done in self.evaluated and not self.logs[0].history:
+        if self.evaluates(done) and not self.logs[0].history:
             self._evaluate(state)
         if done < self.rounds:
             self.session.prepare(state)
         with Interruption() as interruption:
             while done < self.rounds:
                 state, done = self._advance(state, done)
-                if done in self.evaluated:
+                if self.evaluates(done):
                     self._evaluate(state)
                 if interruption.asked:
                     self._pause(state, done)
@@ -193,7 +197,7 @@ class Loop:
         if self.saving is None or self.saving.checkpoints is None:
             return
         every = self.study["checkpoint_every"]
-        at_evaluation = done in self.evaluated and time.monotonic() - self.saved_at > CHECKPOINT_SECONDS
+        at_evaluation = self.evaluates(done) and time.monotonic() - self.saved_at > CHECKPOINT_SECONDS
         last = done == self.rounds and len(self.runs) == 1  # of many, each gets a last one of its own
         if last or (done % every == 0 if every is not None else at_evaluation):
             self._save(state, done)
@@ -307,6 +311,11 @@ class _Log:
                          "arrived.")
         if progress.round and not lost and not self.diverged and not np.isfinite(record["train.personal.loss.mean"]):
             found.append(f"at round {progress.round} the training loss is not a number; a smaller step_size may help.")
+            self.diverged = True
+        loss, first = record["train.personal.loss.mean"], self.history[0]["train.personal.loss.mean"]
+        if not lost and not self.diverged and loss > GROWN * max(1.0, abs(first)):
+            found.append(f"at round {progress.round} the training loss is {loss:.3g}, and it was {first:.3g} at round "
+                         f"{self.history[0]['round']}; a smaller step_size may help.")
             self.diverged = True
         if self.online.why_not and self.online.why_not != self.said:
             self.said = self.online.why_not

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import inspect
 import tomllib
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_type_hints
 
 import pydantic
+import pydantic_core
 
 from cantons.data import Federation
 from cantons.engine import Local
-from cantons.errors import InputError, unknown
+from cantons.errors import InputError, shown, unknown
 from cantons.options import options_of
 from cantons.problem import MODELS
 from cantons.protocol import Problem, Recipe
+from cantons.ranges import Count, Fraction, OutOfRange, Seed, alternatives, check
+from cantons.study.blame import blame_user
 from cantons.study.folder import Folder
 from cantons.study.registry import make, make_algorithm, make_engine, make_problem, make_recipe, part
 from cantons.study.resolve import resolve
@@ -25,6 +27,8 @@ from cantons.study.run import run
 
 TABLES = ("data", "problem", "algorithm", "clock", "aggregate", "engine")
 REQUIRED = ("data", "problem", "algorithm")
+LARGEST = 2**24  # bytes of a study: no text that somebody wrote is longer
+DEEPEST = 32  # tables and lists inside each other
 USUAL = {"clock": "rounds", "engine": "local"}  # the part that is meant where none is named
 
 
@@ -34,14 +38,14 @@ class Settings(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(extra="forbid", strict=True)
 
     name: str | None = None
-    rounds: int = pydantic.Field(ge=1)
-    seed: int = pydantic.Field(default=0, ge=0, lt=2**63)
-    cohort: int | None = pydantic.Field(default=None, ge=1)
-    evaluate_every: int | None = pydantic.Field(default=None, ge=1)
-    validation: float | None = pydantic.Field(default=None, gt=0, lt=1)
+    rounds: Count
+    seed: Seed = 0
+    cohort: Count | None = None
+    evaluate_every: Count | None = None
+    validation: Fraction | None = None
     precision: Literal["float32", "float64"] = "float32"
-    checkpoint_every: int | None = pydantic.Field(default=None, ge=1)
-    keep: int = pydantic.Field(default=3, ge=1)
+    checkpoint_every: Count | None = None
+    keep: Count = 3
 
 
 class Study:
@@ -53,7 +57,8 @@ class Study:
     def run(self, **options: Any) -> Result:
         """Build the parts and run them; `options` are those of `cantons.run` that are not part of a study."""
         try:
-            return self._run(**options)
+            with blame_user():
+                return self._run(**options)
         except InputError as error:
             raise InputError(f"{self.source}: {error}") from error
 
@@ -71,7 +76,7 @@ class Study:
 
     def parts(self) -> tuple[Problem, Federation, Recipe, dict[str, Any]]:
         """The problem, the data, the algorithm, and the other arguments of `cantons.run`."""
-        data = self._built("data", partial(make, "data"))
+        data = self._built("data", _make_data)
         problem = self._built("problem", lambda table: _fitting(make_problem(table, data), data))
         recipe = self._built("algorithm", make_algorithm)
         chosen = self.settings.model_dump()
@@ -85,7 +90,8 @@ class Study:
 
     def _built(self, kind: str, build: Callable[[Mapping[str, Any]], Any]) -> Any:
         try:
-            return build(self.tables[kind])
+            with blame_user(self.tables[kind]["name"]):
+                return build(self.tables[kind])
         except InputError as error:
             raise InputError(f"[{kind}] {error}") from error
 
@@ -94,13 +100,22 @@ def read_study(path: Path, changes: Mapping[str, Any] | None = None) -> Study:
     """Read and check `path`; `changes` are dotted keys with new values, as `--set` gives them."""
     try:
         with path.open("rb") as file:
-            raw = tomllib.load(file)
+            text = file.read(LARGEST + 1)
+        if len(text) > LARGEST:
+            raise InputError(f"{path} is no study: it is larger than {LARGEST >> 20} MiB.")
+        raw = tomllib.loads(text.decode())
     except OSError as error:
         raise InputError(f"cannot read the study {path}: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not TOML: it is not UTF-8 text.") from error
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path} is not TOML: {error}.") from error
+    except RecursionError as error:
+        raise InputError(f"{path} is no study: its lists or tables are nested too deeply.") from error
+    except InputError:
+        raise
+    except ValueError as error:  # a number of more digits than Python reads
+        raise InputError(f"{path} is no study: {error}.") from error
     for key, value in (changes or {}).items():
         _set(raw, key, value, str(path))
     return check_study(raw, str(path), path.parent)
@@ -108,6 +123,7 @@ def read_study(path: Path, changes: Mapping[str, Any] | None = None) -> Study:
 
 def check_study(raw: Mapping[str, Any], source: str, folder: Path | None = None) -> Study:
     """Check every key against what it names; files are looked for beside the study first."""
+    _check_plain(raw, source)
     tables = {key: raw[key] for key in TABLES if key in raw}
     for key in REQUIRED:
         if key not in tables:
@@ -120,6 +136,9 @@ def check_study(raw: Mapping[str, Any], source: str, folder: Path | None = None)
         settings = Settings.model_validate(rest)
     except pydantic.ValidationError as error:
         raise _explained(source, "", error) from error
+    hints = get_type_hints(Settings, include_extras=True)
+    for key, value in rest.items():
+        _check_range(source, "", key, hints[key], value)
     checked = {kind: _checked(source, kind, kind, table, folder) for kind, table in tables.items()}
     return Study(source, settings, checked)
 
@@ -133,26 +152,27 @@ def _checked(source: str, where: str, kind: str, table: Any, folder: Path | None
     """One table against the signature of the function it names."""
     table = {"name": table} if isinstance(table, str) else table
     if not isinstance(table, Mapping):
-        raise InputError(f"{source}: {where} is {table!r}; give a name, or a table with a name and options.")
+        raise InputError(f"{source}: {where} is {shown(table)}; give a name, or a table with a name and options.")
     if kind in USUAL:
         table = {"name": USUAL[kind], **table}
     if "name" not in table:
         raise InputError(f"{source}: [{where}] has no name; say which {kind} it is.")
     if not isinstance(table["name"], str):
-        raise InputError(f"{source}: {where}.name = {table['name']!r}; give a name, as a string.")
+        raise InputError(f"{source}: {where}.name = {shown(table['name'])}; give a name, as a string.")
     try:
         function = part(kind, table["name"])
     except InputError as error:
         raise InputError(f"{source}: {where}.name: {error}") from error
     if not callable(function):
         raise InputError(f"{source}: {where}.name: {table['name']!r} is not a function.")
-    if kind == "problem" and not inspect.signature(function).parameters:
-        raise InputError(f"{source}: {where}.name: {table['name']!r} takes no data; give it as the first argument.")
     options = {key: value for key, value in table.items() if key != "name"}
-    allowed = _fields(function, skip_first=kind == "problem")
-    for key in MODELS if kind == "problem" else ():
-        if key in options and key in allowed:
-            options[key] = _checked(source, f"{where}.{key}", "model", options[key], folder)
+    try:
+        allowed = _fields(function, skip_first=kind == "problem")
+    except InputError as error:
+        raise InputError(f"{source}: {where}.name: {table['name']!r}: {error}") from error
+    for key, inner in _inner_parts(kind, allowed).items():
+        if key in options:
+            options[key] = _checked(source, f"{where}.{key}", inner, options[key], folder)
             allowed[key] = (Any, ...)
     for key in options:
         if key not in allowed:
@@ -160,12 +180,18 @@ def _checked(source: str, where: str, kind: str, table: Any, folder: Path | None
     # TOML has no word for nothing: "none" stands for it where an option may be left open.
     options = {key: None if value == "none" and type(None) in get_args(allowed[key][0]) else value
                for key, value in options.items()}
-    schema = pydantic.create_model(where, __config__=pydantic.ConfigDict(
-        arbitrary_types_allowed=True, strict=True), **allowed)
+    try:
+        schema = pydantic.create_model(where, __config__=pydantic.ConfigDict(
+            arbitrary_types_allowed=True, strict=True), **allowed)
+    except (NameError, TypeError, pydantic.PydanticUserError, pydantic_core.SchemaError) as error:
+        first = str(error).splitlines()[0]
+        raise InputError(f"{source}: {where}.name: cannot tell what {table['name']!r} takes: {first}") from error
     try:
         schema.model_validate(options)
     except pydantic.ValidationError as error:
         raise _explained(source, where, error) from error
+    for key, value in options.items():
+        _check_range(source, where, key, allowed[key][0], value)
     if kind == "data" and folder is not None and "path" in options and (folder / options["path"]).exists():
         options["path"] = str(folder / options["path"])
     return {"name": table["name"], **options}
@@ -173,9 +199,43 @@ def _checked(source: str, where: str, kind: str, table: Any, folder: Path | None
 
 def _fields(function: Callable, skip_first: bool) -> dict[str, Any]:
     """A pydantic field for each option of a part."""
+    if skip_first and not options_of(function).parameters:
+        raise InputError("takes no data; give it as the first argument.")
     return {option.name: (option.annotation, ... if option.default is option.empty else option.default)
             for option in options_of(function, given=int(skip_first)).parameters
-            if option.kind is not option.VAR_KEYWORD}
+            if option.kind not in (option.VAR_KEYWORD, option.VAR_POSITIONAL)}
+
+
+def _inner_parts(kind: str, allowed: Mapping[str, Any]) -> dict[str, str]:
+    """The options of a part that are parts themselves, and of which kind."""
+    if kind == "problem":
+        return {key: "model" for key in MODELS if key in allowed}
+    return {key: "data" for key, (hint, _) in allowed.items() if kind == "data" and Federation in alternatives(hint)}
+
+
+def _check_range(source: str, where: str, key: str, hint: Any, value: Any) -> None:
+    prefix = f"{where}." if where else ""
+    try:
+        check(key, hint, value)
+    except OutOfRange as error:
+        raise InputError(f"{source}: {prefix}{error.name} = {shown(error.value)}; give {error.allowed}.") from error
+    except InputError as error:
+        raise InputError(f"{source}: {prefix}{key}: {error}") from error
+
+
+def _check_plain(raw: Mapping[str, Any], source: str) -> None:
+    """Refuse what no study needs and many a library stumbles over, wherever it stands."""
+    waiting: list[tuple[str, Any, int]] = [("", raw, 0)]
+    while waiting:
+        where, value, depth = waiting.pop()
+        if depth > DEEPEST:
+            raise InputError(f"{source}: {shown(where)} is nested in more than {DEEPEST} tables and lists.")
+        if isinstance(value, str) and "\0" in value:
+            raise InputError(f"{source}: {where} = {shown(value)}; give text without the character NUL.")
+        if isinstance(value, Mapping):
+            waiting += [(f"{where}.{key}" if where else key, inner, depth + 1) for key, inner in value.items()]
+        elif isinstance(value, list):
+            waiting += [(where, inner, depth + 1) for inner in value]
 
 
 def _explained(source: str, where: str, error: pydantic.ValidationError) -> InputError:
@@ -187,7 +247,14 @@ def _explained(source: str, where: str, error: pydantic.ValidationError) -> Inpu
     # A TOML file cannot hold the functions and arrays that Python callers may give.
     wanted = [each["msg"].removeprefix("Input should be ") for each in error.errors()
               if each["loc"][:1] == first["loc"][:1] and each["type"] not in ("callable_type", "is_instance_of")]
-    return InputError(f"{source}: {key} = {first['input']!r}; give {', or '.join(dict.fromkeys(wanted))}.")
+    return InputError(f"{source}: {key} = {shown(first['input'])}; give {', or '.join(dict.fromkeys(wanted))}.")
+
+
+def _make_data(table: Mapping[str, Any]) -> Federation:
+    made = make("data", table)
+    if not isinstance(made, Federation):
+        raise InputError(f"{table['name']} returned a {type(made).__name__}, not a federation.")
+    return made
 
 
 def _fitting(problem: Problem, data: Federation) -> Problem:
@@ -205,6 +272,7 @@ def _set(raw: dict[str, Any], key: str, value: Any, source: str) -> None:
         if isinstance(inner, str) and table in (*TABLES, *MODELS):  # a part given by its name alone
             inner = raw[table] = {"name": inner}
         if not isinstance(inner, dict):
-            raise InputError(f"{source}: cannot set {key}, because {table} is {inner!r} and has no keys of its own.")
+            raise InputError(f"{source}: cannot set {shown(key)}, because {table} is {shown(inner)} and has no keys of "
+                             "its own.")
         raw = inner
     raw[last] = value

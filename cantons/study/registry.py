@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cantons import aggregate, algorithm, clock, data, engine, models, problem
-from cantons.errors import InputError, unknown
+from cantons.errors import InputError, shown, unknown
 from cantons.protocol import Engine, Problem, Recipe
+from cantons.study.blame import blame_user
 from cantons.study.source import names_in
 
 REGISTRY: dict[str, Mapping[str, Callable[..., Any]]] = {
@@ -101,9 +102,12 @@ def _imported(kind: str, name: str) -> Callable[..., Any]:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        found = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"cannot find the {kind} {name!r}: {error}; {where}") from error
+        with blame_user(name, anywhere=False):
+            found = getattr(importlib.import_module(module), function)
+    except InputError:
+        raise
+    except Exception as error:  # whatever a name that is no name, or a module's own top level, may raise
+        raise InputError(f"cannot find the {kind} {shown(name)}: {error}; {where}") from error
     return _marked(kind, name, found)
 
 

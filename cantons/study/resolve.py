@@ -11,8 +11,9 @@ import numpy as np
 from cantons.clock import rounds as rounds_clock
 from cantons.data import Federation, pooled, with_validation
 from cantons.engine import seed_keys, starting_point
-from cantons.errors import InputError, at_least, one_of
+from cantons.errors import InputError, one_of
 from cantons.protocol import Algorithm, Averages, Clock, Engine, Parts, Problem, PyTree, Recipe
+from cantons.ranges import Count, Seed, check
 from cantons.study.source import foreign_sources
 
 VALIDATION = 0.2  # of the training rows, where rows to choose by are wanted and the study does not say how many
@@ -35,12 +36,11 @@ def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
             precision: str = "float32", engine: Engine, checkpoint_every: int | None = None, keep: int = 3,
             name: str | None = None, initial: tuple[PyTree, PyTree] | None = None) -> Resolved:
     """Check the settings and build the parts. With `choose`, hold rows back to choose by, unless a stream serves."""
-    at_least("rounds", rounds, 1)
+    for option, kind, value in (("rounds", Count, rounds), ("evaluate_every", Count | None, evaluate_every),
+                                ("keep", Count, keep), ("checkpoint_every", Count | None, checkpoint_every),
+                                ("seed", Seed, seed)):
+        check(option, kind, value)
     every = max(1, rounds // 10) if evaluate_every is None else evaluate_every
-    at_least("evaluate_every", every, 1)
-    at_least("keep", keep, 1)
-    if checkpoint_every is not None:
-        at_least("checkpoint_every", checkpoint_every, 1)
     one_of("precision", precision, ("float32", "float64"))
     if clock is not None and cohort is not None:
         raise InputError("give cohort or clock, not both: the clock has a cohort of its own.")

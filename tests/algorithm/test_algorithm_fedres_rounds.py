@@ -474,20 +474,20 @@ def test_a_newcomer_fits_its_private_part_and_one_who_has_acted_does_not(name, p
 
 
 @pytest.mark.parametrize("recipe, part", [
-    (ct.fedres_naive(order="sideways"), "order is 'sideways'"),
-    (ct.fedres_naive(private_step_size=-0.1), "private_step_size is -0.1; give 0 or more"),
-    (ct.fedres_naive(step_size=0.0), "step_size is 0.0; give a number above 0"),
-    (ct.fedres_sgd(steps=0), "steps is 0; give 1 or more"),
-    (ct.fedres_sgd(preset="theorem2"), "preset is 'theorem2'; give one of 'theorem1'"),
-    (ct.fedres_sgd(preset="theorem1", private_step_size=0.1), "'theorem1' chooses private_step_size, .* given as 0.1"),
-    (ct.fedres_avg(option="III"), "option is 'III'"),
-    (ct.fedres_avg(server_scale=0.0), "server_scale is 0.0; give a number above 0"),
-    (ct.fedres_avg(preset="theorem2", server_scale=1.0), "'theorem2' chooses server_scale, which is given as 1.0"),
-    (ct.fedres_avg(fit_epochs=0), "fit_epochs is 0"),
+    (lambda: ct.fedres_naive(order="sideways"), "order is 'sideways'"),
+    (lambda: ct.fedres_naive(private_step_size=-0.1), "private_step_size is -0.1; give 0 or more"),
+    (lambda: ct.fedres_naive(step_size=0.0), "step_size is 0.0; give a number above 0"),
+    (lambda: ct.fedres_sgd(steps=0), "steps is 0; give 1 or more"),
+    (lambda: ct.fedres_sgd(preset="theorem2"), "preset is 'theorem2'; give one of 'theorem1'"),
+    (lambda: ct.fedres_sgd(preset="theorem1", private_step_size=0.1), "'theorem1' chooses private_step_size, .*0.1"),
+    (lambda: ct.fedres_avg(option="III"), "option is 'III'"),
+    (lambda: ct.fedres_avg(server_scale=0.0), "server_scale is 0.0; give a number above 0"),
+    (lambda: ct.fedres_avg(preset="theorem2", server_scale=1.0), "'theorem2' chooses server_scale, .* given as 1.0"),
+    (lambda: ct.fedres_avg(fit_epochs=0), "fit_epochs is 0"),
 ])
 def test_what_cannot_be_meant_is_refused(recipe, part):
     with pytest.raises(InputError, match=part):
-        recipe.build(joint(), 7)
+        recipe().build(joint(), 7)
 
 
 @pytest.mark.parametrize("recipe", [ct.fedres_naive(), ct.fedres_sgd(), ct.fedres_avg()], ids=lambda one: one.name)

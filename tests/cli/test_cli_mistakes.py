@@ -82,7 +82,7 @@ CHANGES = {
     "algorithm.name=3": "algorithm.name = 3; give a name",
     "algorithm.stepsize=1": "Did you mean 'step_size'?",
     "algorithm.step_size=big": "algorithm.step_size = 'big'; give a valid number",
-    "algorithm.step_size=-1": "step_size is -1",
+    "algorithm.step_size=-1": "algorithm.step_size = -1; give a number above 0",
     "cohort=99": "cohort is 99 but there are only 4 clients",
     "cohort=two": "cohort = 'two'; give a valid integer",
     "rounds.x=1": "rounds is 2 and has no keys of its own",
@@ -95,7 +95,7 @@ CHANGES = {
 OTHERS = {
     "compare good.toml --algorithm fedavgg": "Did you mean 'fedavg'?",
     "compare good.toml --algorithm fedavg --algorithm fedprox,mue=1": "Did you mean 'mu'?",
-    "compare good.toml --algorithm fedavg --algorithm fedprox,mu=-1": "mu is -1",
+    "compare good.toml --algorithm fedavg --algorithm fedprox,mu=-1": "algorithm.mu = -1; give 0 or more",
     "compare good.toml --algorithm fedprox,mu": "as in fedprox,mu=0.1",
     "compare good.toml --algorithm fedavg --algorithm fedavg": "two of the methods are called 'fedavg'",
     "compare good.toml mislabelled.toml --algorithm fedavg": "give a single study",

@@ -79,7 +79,7 @@ def test_the_two_users_rate_as_example_one_says():
 
 @pytest.mark.parametrize("make, options, sentence", [
     (synthetic_mixture, {"clients": 0}, "clients is 0; give 1 or more"),
-    (synthetic_mixture, {"alpha": 1.5}, "alpha is 1.5; give a number from 0 .all clients alike. to 1"),
+    (synthetic_mixture, {"alpha": 1.5}, "alpha is 1.5; give a number from 0 to 1"),
     (synthetic_mixture, {"classes": 1}, "classes is 1; give 2 or more"),
     (synthetic_mixture, {"features": 0}, "features is 0"),
     (synthetic_mixture, {"examples": 0}, "examples is 0"),

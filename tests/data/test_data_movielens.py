@@ -88,7 +88,7 @@ def test_other_mistakes_are_refused(file, archive, tmp_path):
         movielens(archive(movie=MOVIE[:5]))
     with pytest.raises(InputError, match="target is 'stars'; give one of 'rating', 'like'"):
         movielens(file(DAT), target="stars")
-    with pytest.raises(InputError, match="test is 1; give a fraction from 0 to below 1"):
+    with pytest.raises(InputError, match="test is 1; give a number from 0 to below 1"):
         movielens(file(DAT), by_time=True, test=1)
 
 

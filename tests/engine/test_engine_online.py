@@ -212,8 +212,8 @@ def test_a_method_for_streams_refuses_rounds(joint, numbers):
 
 
 @pytest.mark.parametrize(("options", "words"), [
-    ({"uplink": -1}, "uplink is -1; a delay is a whole number of steps, 0 or more"),
-    ({"downlink": 1.5}, "downlink is 1.5; a delay is a whole number of steps, 0 or more"),
+    ({"uplink": -1}, "uplink is -1; give 0 or more"),
+    ({"downlink": 1.5}, "downlink is 1.5; give a whole number, 0 or more, or a list of whole numbers"),
     ({"uplink": [1, 2]}, "uplink has 2 delays for 7 clients"),
     ({"uplink": {"least": 3, "most": 1}}, "uplink draws from 3 to 1; least must not be above most"),
     ({"uplink": {"mean": 3}}, "two keys, least and most"),
@@ -223,7 +223,7 @@ def test_a_method_for_streams_refuses_rounds(joint, numbers):
     ({"weights": "inverse"}, "give the trace"),
     ({"active": np.ones((3, 5))}, "one column for each of the 7 clients"),
     ({"active": {"rate": 0.5}}, "random arrivals have the key probability"),
-    ({"active": {"probability": 0}}, "active has the probability 0; give numbers above 0"),
+    ({"active": {"probability": 0}}, "active.probability is 0; give a number above 0 and at most 1"),
     ({"active": {"probability": [0.5, 0.5]}}, "active has 2 probabilities for 7 clients"),
 ])
 def test_a_clock_that_cannot_tick_says_why(options, words):

@@ -180,7 +180,7 @@ def test_assumption_2_fails_for_the_p_norm_by_this_counterexample():
 
 
 @pytest.mark.parametrize("build, part", [
-    (lambda: p_norm(1.0), "p is 1; give a number above 1"),
+    (lambda: p_norm(1.0), "p is 1.0; give a number above 1 and at most 2"),
     (lambda: p_norm(2.5), "p is 2.5; give a number above 1"),
     (lambda: euclidean(0.0), "scale is 0.0"),
     (lambda: quadratic([[1.0, 2.0], [0.0, 1.0]]), "is not symmetric"),

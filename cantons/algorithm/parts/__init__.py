@@ -1,1 +1,1 @@
-"""Owns: what several methods are made of, and no method. May import: aggregate, options, protocol, errors."""
+"""Owns: what several methods are made of, and no method. May import: aggregate, options, ranges, protocol, errors."""

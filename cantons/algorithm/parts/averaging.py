@@ -7,7 +7,7 @@ it is FedAvg. If the problem has a private part, it moves in the same local step
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
 import optax
@@ -16,8 +16,8 @@ from cantons.aggregate import weighted_mean
 from cantons.algorithm.parts.schedule import as_schedule, usual_step
 from cantons.algorithm.parts.training import Adjust, LocalOptimizer, LocalWork, Work, fitter, trainer
 from cantons.algorithm.parts.trees import scale, subtract
-from cantons.errors import at_least, one_of, positive
 from cantons.protocol import Algorithm, Array, Average, Averages, Diagnostics, Problem, PyTree
+from cantons.ranges import Count, Positive
 
 
 class Averaging(NamedTuple):
@@ -28,15 +28,9 @@ class Averaging(NamedTuple):
     fit_epochs: passes that a client which has never acted spends on its private part before it predicts.
     """
 
-    server_step_size: float = 1.0
-    weighting: str = "examples"
-    fit_epochs: int = 5
-
-    def check(self) -> Averaging:
-        positive("server_step_size", self.server_step_size)
-        one_of("weighting", self.weighting, ("examples", "uniform"))
-        at_least("fit_epochs", self.fit_epochs, 1)
-        return self
+    server_step_size: Positive = 1.0
+    weighting: Literal["examples", "uniform"] = "examples"
+    fit_epochs: Count = 5
 
 
 class Server(NamedTuple):
@@ -70,7 +64,6 @@ def averaging(
     adjust: Callable[[PyTree], Adjust] | None = None,
 ) -> Algorithm:
     """Build the algorithm; `adjust(anchor)` changes the local direction given the shared part received."""
-    averaged.check()
     schedule = as_schedule(local.step_size)
     train = trainer(problem.loss, local.work, optimizer)
     fit = fitter(problem.loss, Work(averaged.fit_epochs, batch_size=local.batch_size), usual_step(local.step_size))

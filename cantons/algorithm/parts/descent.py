@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from cantons.algorithm.parts.schedule import Schedule, as_schedule
+from cantons.algorithm.parts.schedule import StepSize, as_schedule
 from cantons.algorithm.parts.trees import zeros
-from cantons.errors import one_of, positive
 from cantons.protocol import PyTree
+from cantons.ranges import Positive
 
 
 class OnlineSteps(NamedTuple):
@@ -23,9 +23,9 @@ class OnlineSteps(NamedTuple):
     radius: the largest norm of the model; none leaves it free.
     """
 
-    step_size: float | dict | Schedule = 0.05
-    method: str = "sgd"
-    radius: float | None = None
+    step_size: StepSize = 0.05
+    method: Literal["sgd", "adagrad"] = "sgd"
+    radius: Positive | None = None
 
 
 class PrivateSteps(NamedTuple):
@@ -35,8 +35,8 @@ class PrivateSteps(NamedTuple):
     private_radius: the largest norm of each private model; the same as `radius` unless given.
     """
 
-    private_step_size: float | dict | Schedule | None = None
-    private_radius: float | None = None
+    private_step_size: StepSize | None = None
+    private_radius: Positive | None = None
 
     def of(self, steps: OnlineSteps) -> OnlineSteps:
         """The steps of the private model, where `steps` are those of the shared one."""
@@ -56,10 +56,7 @@ def descent(steps: OnlineSteps) -> Descent:
     "adagrad" adds each squared gradient to a sum before it divides by the sum's root, and adds nothing else to it, as
     Vowpal Wabbit does with --adaptive: a coordinate that has never had a gradient stays where it is.
     """
-    one_of("method", steps.method, ("sgd", "adagrad"))
     radius = steps.radius
-    if radius is not None:
-        positive("radius", radius)
     schedule = as_schedule(steps.step_size)
     adaptive = steps.method == "adagrad"
 

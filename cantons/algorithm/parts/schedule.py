@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
 
-from cantons.errors import at_least, check_options, positive, unknown
+from cantons.errors import at_least
 from cantons.protocol import Array
+from cantons.ranges import Count, Named, NonNegative, Positive, Whole, as_declared, check, checked
 
 Schedule = Callable[[Array], Array]
 
 
-def constant(value: float) -> Schedule:
-    positive("value", value)
+@checked
+def constant(value: Positive) -> Schedule:
     return lambda step: jnp.full((), value)
 
 
-def linear(peak: float, rounds: int, warmup: int = 0, end: float = 0.0) -> Schedule:
+@checked
+def linear(peak: Positive, rounds: Count, warmup: Whole = 0, end: NonNegative = 0.0) -> Schedule:
     """Rise from 0 to `peak` over `warmup` rounds, then fall linearly to `end` at round `rounds`."""
-    positive("peak", peak)
-    at_least("warmup", warmup, 0)
     at_least("rounds", rounds, warmup + 1)
 
     def value(step):
@@ -32,47 +33,44 @@ def linear(peak: float, rounds: int, warmup: int = 0, end: float = 0.0) -> Sched
     return value
 
 
-def step_decay(start: float, factor: float, every: int) -> Schedule:
+@checked
+def step_decay(start: Positive, factor: Positive, every: Count) -> Schedule:
     """`start`, multiplied by `factor` after each `every` rounds."""
-    positive("start", start)
-    positive("factor", factor)
-    at_least("every", every, 1)
     return lambda step: start * jnp.power(factor, step // every)
 
 
-def sqrt_decay(start: float) -> Schedule:
+@checked
+def sqrt_decay(start: Positive) -> Schedule:
     """`start` over the root of the number of the step, from 1: the usual step of online gradient descent."""
-    positive("start", start)
     return lambda step: start * jax.lax.rsqrt(step + 1.0)
 
 
-def inverse(start: float) -> Schedule:
+@checked
+def inverse(start: Positive) -> Schedule:
     """`start` over the number of the step, from 1: the step for strongly convex losses."""
-    positive("start", start)
     return lambda step: start / (step + 1.0)
 
 
 SCHEDULES: dict[str, Callable[..., Schedule]] = {
     "constant": constant, "inverse": inverse, "linear": linear, "sqrt_decay": sqrt_decay, "step_decay": step_decay}
+ScheduleTable = Annotated[dict, Named("schedule", SCHEDULES)]
+StepSize = Positive | ScheduleTable | Schedule
 
 
-def usual_step(step_size: float | dict | Schedule) -> float | Array:
+def usual_step(step_size: StepSize) -> float | Array:
     """The step size for work outside the rounds, such as a new client's: of a schedule, its peak or first value."""
     if isinstance(step_size, dict):
-        return next(step_size[name] for name in ("peak", "start", "value") if name in step_size)
+        first = next(step_size[name] for name in ("peak", "start", "value") if name in step_size)
+        return as_declared(Positive, first)
     return step_size(jnp.zeros((), jnp.int32)) if callable(step_size) else step_size
 
 
-def as_schedule(step_size: float | dict | Schedule) -> Schedule:
+def as_schedule(step_size: StepSize) -> Schedule:
     """Turn a number, `{"name": "linear", "peak": 0.1, "rounds": 100}` or a function into a function of the round."""
+    check("step_size", StepSize, step_size)
     if callable(step_size):
         return step_size
     if isinstance(step_size, dict):
         options = dict(step_size)
-        name = options.pop("name", "")
-        if name not in SCHEDULES:
-            raise unknown("schedule", name, SCHEDULES)
-        check_options(SCHEDULES[name], options, name)
-        return SCHEDULES[name](**options)
-    positive("step_size", step_size)
+        return SCHEDULES[options.pop("name")](**options)
     return constant(step_size)

@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from cantons.algorithm.parts.schedule import Schedule
+from cantons.algorithm.parts.schedule import StepSize
 from cantons.algorithm.parts.trees import norm
-from cantons.errors import at_least, positive, unknown
+from cantons.errors import unknown
 from cantons.protocol import Array, Batch, Data, Key, PyTree
+from cantons.ranges import Count, Positive
 
 Loss = Callable[[PyTree, PyTree, Batch], Array]
 OptimizerBuilder = Callable[[Any], optax.GradientTransformation]  # step size -> optimiser
@@ -57,10 +58,10 @@ class LocalWork(NamedTuple):
     batch_size: examples in a batch; with none, all examples of a client at once.
     """
 
-    step_size: float | dict | Schedule = 0.1
-    epochs: int = 1
-    steps: int | None = None
-    batch_size: int | None = 32
+    step_size: StepSize = 0.1
+    epochs: Count = 1
+    steps: Count | None = None
+    batch_size: Count | None = 32
 
     @property
     def work(self) -> Work:
@@ -76,7 +77,7 @@ class LocalOptimizer(NamedTuple):
     """
 
     client_optimizer: Optimizer = "sgd"
-    clip_norm: float | None = None
+    clip_norm: Positive | None = None
 
 
 PLAIN_STEPS = LocalOptimizer()
@@ -88,14 +89,6 @@ class Work(NamedTuple):
     epochs: int = 1
     steps: int | None = None
     batch_size: int | None = 32
-
-    def check(self) -> Work:
-        at_least("epochs", self.epochs, 1)
-        if self.steps is not None:
-            at_least("steps", self.steps, 1)
-        if self.batch_size is not None:
-            at_least("batch_size", self.batch_size, 1)
-        return self
 
     def fold(self, key: Key, data: Data, body: Callable[[PyTree, Batch], PyTree], carry: PyTree) -> PyTree:
         """Fold `body` over the batches this work consists of."""
@@ -118,10 +111,7 @@ def trainer(loss: Loss, work: Work, optimizer: LocalOptimizer = PLAIN_STEPS) -> 
 
     `adjust` replaces the shared part's gradient, which is all that FedProx and SCAFFOLD change.
     """
-    work.check()
     build, clip_norm = get_optimizer(optimizer.client_optimizer), optimizer.clip_norm
-    if clip_norm is not None:
-        positive("clip_norm", clip_norm)
 
     def train(key: Key, shared: PyTree, private: PyTree, data: Data, step_size: Array,
               adjust: Adjust = lambda gradient, shared: gradient) -> Trained:

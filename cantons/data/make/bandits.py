@@ -7,7 +7,7 @@ section 5: the mean reward of an action is a global linear part plus a local one
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
@@ -15,20 +15,21 @@ from cantons.data.build import federation
 from cantons.data.federation import Federation
 from cantons.data.provenance import recorded
 from cantons.data.seeds import generator
-from cantons.errors import InputError, at_least
+from cantons.memory import require
+from cantons.ranges import INT32, Count, DataSeed, NonNegative, Part, Range, Whole
 
 
 @recorded
 def synthetic_bandit(
-    clients: int = 20,
+    clients: Count = 20,
     *,
-    actions: int = 5,
-    features: int = 10,
-    contexts: int = 1000,
-    test_contexts: int = 100,
-    share: float = 0.5,
-    noise: float | str = 0.1,
-    seed: int = 0,
+    actions: Count = 5,
+    features: Annotated[int, Range(2, INT32)] = 10,
+    contexts: Count = 1000,
+    test_contexts: Whole = 100,
+    share: Part = 0.5,
+    noise: NonNegative | Literal["bernoulli"] = 0.1,
+    seed: DataSeed = 0,
 ) -> Federation:
     """Mean rewards 1/2 + w^g.x^g(a) + w_i.x^l(a), in [0, 1] whatever is drawn; the targets hold the means too.
 
@@ -45,15 +46,9 @@ def synthetic_bandit(
         is 1 with its mean as probability, and 0 otherwise.
     seed: of everything that is drawn at random here.
     """
-    for name, value, least in (("clients", clients, 1), ("actions", actions, 1), ("features", features, 2),
-                               ("contexts", contexts, 1), ("test_contexts", test_contexts, 0), ("share", share, 0)):
-        at_least(name, value, least)
-    if share > 1:
-        raise InputError(f"share is {share}; give the global part of the rewards, from 0 to 1.")
-    if isinstance(noise, str) and noise != "bernoulli":
-        raise InputError(f"noise is {noise!r}; give a standard deviation, or \"bernoulli\".")
-    if not isinstance(noise, str):
-        at_least("noise", noise, 0)
+    require(12 * clients * (contexts + test_contexts) * actions * (features + 2),
+            f"synthetic_bandit with {clients} clients, {contexts + test_contexts} contexts, {actions} actions and "
+            f"{features} features")
     each, half = contexts + test_contexts, features // 2
     together = share / 2 * _directions(generator(seed, "bandit"), half)
     inputs = np.empty((clients, each, actions, features))

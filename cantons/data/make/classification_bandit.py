@@ -13,10 +13,14 @@ from cantons.data.federation import Federation, Population
 from cantons.data.ragged import Ragged, from_sizes
 from cantons.data.registry import make_data
 from cantons.data.seeds import generator
-from cantons.errors import InputError, at_least
+from cantons.errors import InputError
+from cantons.memory import require
+from cantons.ranges import DataSeed, Whole, checked
 
 
-def classification_bandit(source: Federation | Mapping[str, Any], *, swaps: int = 0, seed: int = 0) -> Federation:
+@checked
+def classification_bandit(source: Federation | Mapping[str, Any], *, swaps: Whole = 0,
+                          seed: DataSeed = 0) -> Federation:
     """Labelled data as a bandit: of as many actions as there are classes, the example's own class brings 1, others 0.
 
     Action a has the example's inputs, and a 1, in block a of its features, and 0 in the others: a linear model of them
@@ -35,7 +39,6 @@ def classification_bandit(source: Federation | Mapping[str, Any], *, swaps: int 
     kinds = data.classes
     if kinds is None:
         raise InputError("classification_bandit needs labels, and this data has none; give data with classes.")
-    at_least("swaps", swaps, 0)
     if 2 * swaps > kinds:
         raise InputError(f"swaps is {swaps}, and {kinds} classes make {kinds // 2} pairs; lower it.")
 
@@ -69,6 +72,7 @@ def blocks(inputs: np.ndarray, actions: int) -> np.ndarray:
     >>> blocks(np.array([[7.0]]), 2)[0].tolist()
     [[7.0, 1.0, 0.0, 0.0], [0.0, 0.0, 7.0, 1.0]]
     """
+    require(8 * actions**2 * (inputs.size + len(inputs)), f"a bandit of {actions} actions and {len(inputs)} contexts")
     rows = inputs.reshape(len(inputs), math.prod(inputs.shape[1:])).astype(np.float32)
     rows = np.concatenate([rows, np.ones((len(rows), 1), np.float32)], axis=1)
     wide = np.zeros((len(rows), actions, actions, rows.shape[1]), np.float32)

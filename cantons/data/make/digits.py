@@ -9,11 +9,12 @@ from cantons.data.provenance import recorded
 from cantons.data.split.divide import MadeDivision, from_table
 from cantons.data.table import Table
 from cantons.options import Flat
+from cantons.ranges import Count
 
 
 @recorded
 def digits(
-    clients: int = 50,
+    clients: Count = 50,
     *,
     division: Flat[MadeDivision] = MadeDivision("tasks"),
 ) -> Federation:

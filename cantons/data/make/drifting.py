@@ -15,24 +15,25 @@ from cantons.data.build import from_clients
 from cantons.data.federation import Federation
 from cantons.data.provenance import recorded
 from cantons.data.seeds import generator
-from cantons.errors import at_least, one_of, positive
+from cantons.memory import require
+from cantons.ranges import Count, DataSeed, Finite, NonNegative, Positive, Whole
 
 Kind = Literal["alternating", "drifting", "switching", "iid"]
 
 
 @recorded
 def drifting_targets(
-    clients: int = 20,
-    steps: int = 10_000,
+    clients: Count = 20,
+    steps: Count = 10_000,
     *,
     kind: Kind = "alternating",
-    dimensions: int = 1,
-    centre: float = 2.0,
-    spread: float = 5.0,
-    apart: float = 0.0,
-    period: int = 1000,
-    test: int = 0,
-    seed: int = 0,
+    dimensions: Count = 1,
+    centre: Finite = 2.0,
+    spread: Positive = 5.0,
+    apart: NonNegative = 0.0,
+    period: Count = 1000,
+    test: Whole = 0,
+    seed: DataSeed = 0,
 ) -> Federation:
     """Targets in the order in which they come, for the problem `target`.
 
@@ -50,12 +51,8 @@ def drifting_targets(
     test: how many more steps to set aside as test rows.
     seed: of everything that is drawn at random here.
     """
-    one_of("kind", kind, ("alternating", "drifting", "switching", "iid"))
-    for name, value in (("clients", clients), ("steps", steps), ("dimensions", dimensions), ("period", period)):
-        at_least(name, value, 1)
-    positive("spread", spread)
-    at_least("apart", apart, 0)
-    at_least("test", test, 0)
+    require(28 * clients * (steps + test) * dimensions,
+            f"drifting_targets with {clients} clients, {steps + test} steps and {dimensions} dimensions")
     random = generator(seed, "moving")  # the word of old: another would draw other numbers
     times = np.arange(1, steps + test + 1)
     turned = {"alternating": times % 2 == 1, "switching": (times - 1) // period % 2 == 1}

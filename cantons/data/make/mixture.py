@@ -15,21 +15,22 @@ from cantons.data.build import federation
 from cantons.data.federation import Federation
 from cantons.data.provenance import recorded
 from cantons.data.seeds import generator
-from cantons.errors import InputError, at_least
+from cantons.memory import require
+from cantons.ranges import Classes, Count, DataSeed, Held, New, NonNegative, Part
 
 
 @recorded
 def synthetic_mixture(
-    clients: int = 10,
+    clients: Count = 10,
     *,
-    alpha: float = 0.5,
-    features: int = 10,
-    classes: int = 2,
-    examples: int = 200,
-    noise: float = 1.0,
-    test: float = 0.2,
-    new: float = 0,
-    seed: int = 0,
+    alpha: Part = 0.5,
+    features: Count = 10,
+    classes: Classes = 2,
+    examples: Count = 200,
+    noise: NonNegative = 1.0,
+    test: Held = 0.2,
+    new: New = 0,
+    seed: DataSeed = 0,
 ) -> Federation:
     """Labels by a mixture of a linear model that all clients share and one of each client's own.
 
@@ -43,11 +44,8 @@ def synthetic_mixture(
     new: whole clients to hold out of training, a fraction of them or, from 1 on, a number.
     seed: of everything that is drawn at random here.
     """
-    for name, value, least in (("clients", clients, 1), ("features", features, 1), ("classes", classes, 2),
-                               ("examples", examples, 1), ("noise", noise, 0)):
-        at_least(name, value, least)
-    if not 0 <= alpha <= 1:
-        raise InputError(f"alpha is {alpha}; give a number from 0 (all clients alike) to 1 (nothing in common).")
+    require(8 * clients * (100 + examples * (features + classes)) + 24 * features * classes,
+            f"synthetic_mixture with {clients} clients, {examples} examples, {features} features and {classes} classes")
     # "blended" is the word of old: another would draw other numbers.
     common = generator(seed, "blended").normal(size=(features, classes))
     inputs, labels = [], []

@@ -11,13 +11,14 @@ from cantons.data.build import federation
 from cantons.data.federation import Federation
 from cantons.data.provenance import recorded
 from cantons.data.seeds import generator
-from cantons.errors import at_least
+from cantons.memory import require
+from cantons.ranges import Count, DataSeed, Held, NonNegative
 
 TASTES = {"A": (1, -1, 1, -1), "B": (1, -1, -1, 1)}  # for cleanness, price, quietness and spiciness
 
 
 @recorded
-def restaurants(examples: int = 200, *, noise: float = 1.0, test: float = 0.2, seed: int = 0) -> Federation:
+def restaurants(examples: Count = 200, *, noise: NonNegative = 1.0, test: Held = 0.2, seed: DataSeed = 0) -> Federation:
     """Two users rate restaurants with features from N(0, 1): A by x1 - x2 + x3 - x4, B by x1 - x2 - x3 + x4.
 
     The best expected squared losses are sigma^2 with a model for each, sigma^2 + 2 with one for both, and
@@ -28,8 +29,7 @@ def restaurants(examples: int = 200, *, noise: float = 1.0, test: float = 0.2, s
     test: the fraction of each user's rows to hold out for testing.
     seed: of everything that is drawn at random here.
     """
-    at_least("examples", examples, 1)
-    at_least("noise", noise, 0)
+    require(200 * examples, f"restaurants with {examples} examples")
     inputs, ratings = [], []
     for user, taste in TASTES.items():
         random = generator(seed, "restaurants", user)

@@ -19,22 +19,25 @@ from cantons.data.build import federation
 from cantons.data.federation import Federation
 from cantons.data.provenance import recorded
 from cantons.data.seeds import generator
-from cantons.errors import at_least
+from cantons.memory import require
+from cantons.ranges import Classes, Count, DataSeed, Held, New, NonNegative
+
+CLIENT = 1000  # bytes for a client's name, its arrays' headers and the like
 
 
 @recorded
 def synthetic(
-    clients: int = 30,
+    clients: Count = 30,
     *,
-    alpha: float = 1.0,
-    beta: float = 1.0,
-    features: int = 60,
-    classes: int = 10,
+    alpha: NonNegative = 1.0,
+    beta: NonNegative = 1.0,
+    features: Count = 60,
+    classes: Classes = 10,
     regression: bool = False,
-    largest: int = 1000,
-    test: float = 0.2,
-    new: float = 0,
-    seed: int = 0,
+    largest: Count = 1000,
+    test: Held = 0.2,
+    new: New = 0,
+    seed: DataSeed = 0,
 ) -> Federation:
     """Clients with linear models of their own, which give labels or, with `regression`, exactly linear targets.
 
@@ -49,10 +52,10 @@ def synthetic(
     new: whole clients to hold out of training, a fraction of them or, from 1 on, a number.
     seed: of everything that is drawn at random here.
     """
-    for name, value, least in (("clients", clients, 1), ("alpha", alpha, 0), ("beta", beta, 0),
-                               ("features", features, 1), ("classes", classes, 2), ("largest", largest, 1)):
-        at_least(name, value, least)
     outputs = 1 if regression else classes
+    rows = clients * min(largest, 450)  # a client has 450 examples in the mean, if it may have as many
+    require(CLIENT * clients + 12 * rows * (features + outputs) + 8 * features * outputs,
+            f"synthetic data of {clients} clients, {features} features and {outputs} outputs")
     own = [_client(generator(seed, "synthetic", str(number)), alpha, beta, features, outputs, largest)
            for number in range(clients)]
     inputs = np.concatenate([x for x, _ in own]).astype(np.float32)

@@ -1,1 +1,1 @@
-"""Owns: one file per format of files. May import: errors, optional, options, data/prepare, data/split."""
+"""Owns: a file per format. May import: errors, memory, optional, options, ranges, data/prepare, data/split."""

@@ -14,12 +14,13 @@ from cantons.data.split.divide import MadeDivision, from_table
 from cantons.data.table import Table, with_labels
 from cantons.errors import InputError
 from cantons.options import Flat
+from cantons.ranges import Count
 
 
 @recorded
 def libsvm(
     path: str | Path,
-    clients: int,
+    clients: Count,
     *,
     regression: bool = False,
     division: Flat[MadeDivision] = MadeDivision(),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -22,13 +22,15 @@ from cantons.data.split.holdout import mark_last_rows
 from cantons.data.stream import Stream, as_stream, pack_by_client
 from cantons.data.table import Table, with_labels
 from cantons.errors import InputError, at_least, one_of
+from cantons.ranges import Count, Held
 
 READERS: dict[str, Callable[..., Table]] = {".csv": read_csv, ".parquet": read_parquet, ".npz": read_npz}
 
 
 @recorded
 def stream(path: str | Path, *, targets: str, client: str, time: str, inputs: str | list[str] | None = None,
-           regression: bool = False, step: str = "tick", ticks: int | None = None, test: float = 0.2) -> Federation:
+           regression: bool = False, step: Literal["row", "tick"] = "tick", ticks: Count | None = None,
+           test: Held = 0.2) -> Federation:
     """Rows with time stamps, which the online clock plays in order of time.
 
     path: a .csv, .parquet or .npz file.

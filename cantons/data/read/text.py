@@ -23,6 +23,7 @@ from cantons.data.split.divide import NaturalDivision, from_table
 from cantons.data.table import Table
 from cantons.errors import InputError, at_least, one_of
 from cantons.options import Flat
+from cantons.ranges import Classes, Count
 
 Tokens = Literal["characters", "words"]
 WORD = re.compile(r"\w+(?:'\w+)*|[^\w\s]")  # letters and digits, with apostrophes inside; or a single other sign
@@ -33,8 +34,8 @@ def text(
     path: str | Path,
     *,
     tokens: Tokens = "characters",
-    length: int = 80,
-    vocabulary: int = 10_000,
+    length: Count = 80,
+    vocabulary: Classes = 10_000,
     division: Flat[NaturalDivision] = NaturalDivision(test=0.2),
 ) -> Federation:
     """Text by author, in examples that follow each other without overlap; the target is what comes after each token.

@@ -13,6 +13,7 @@ from cantons.data.split.partition import dirichlet, iid, shards
 from cantons.data.split.tasks import task_protocol
 from cantons.data.table import Table
 from cantons.errors import InputError, one_of
+from cantons.ranges import Count, DataSeed, Held, New, Positive
 
 Made = Literal["tasks", "iid", "dirichlet", "shards"]  # partitions that make up their clients
 Partition = Literal["natural", "tasks", "iid", "dirichlet", "shards"]
@@ -33,13 +34,13 @@ class Division(NamedTuple):
     """
 
     partition: Partition = "natural"
-    clients: int | None = None
-    alpha: float = 0.3
-    min_examples: int = 1
-    test: float | None = None
-    new: float = 0
+    clients: Count | None = None
+    alpha: Positive = 0.3
+    min_examples: Count = 1
+    test: Held | None = None
+    new: New = 0
     scale: Scale = "none"
-    seed: int = 0
+    seed: DataSeed = 0
 
 
 class MadeDivision(NamedTuple):
@@ -53,10 +54,10 @@ class MadeDivision(NamedTuple):
     """
 
     partition: Made = "iid"
-    alpha: float = 0.3
-    test: float = 0.2
-    new: float = 0
-    seed: int = 0
+    alpha: Positive = 0.3
+    test: Held = 0.2
+    new: New = 0
+    seed: DataSeed = 0
 
     def among(self, clients: int, scale: Scale = "none") -> Division:
         """The same division, among so many clients and with inputs on one scale."""
@@ -73,10 +74,10 @@ class NaturalDivision(NamedTuple):
     seed: of everything that is drawn at random here.
     """
 
-    min_examples: int = 1
-    test: float | None = None
-    new: float = 0
-    seed: int = 0
+    min_examples: Count = 1
+    test: Held | None = None
+    new: New = 0
+    seed: DataSeed = 0
 
     def with_scale(self, scale: Scale) -> Division:
         """The same division, with inputs on one scale."""

@@ -127,11 +127,11 @@ def _merged_classes(random: np.random.Generator, counts: np.ndarray, clients: in
     kinds, served = len(counts), 0
     for draw in range(1, DRAWS + 1):
         merged = random.permutation(kinds) < 3 * kinds // 10
-        numbers = np.arange(1, clients + 1)
+        numbers = np.arange(1, min(clients, int(counts.sum())) + 1)  # no client without a row
         each = np.minimum(most, counts[merged].sum() // numbers)
         buckets = (counts[~merged, None] // np.maximum(each, 1)).sum(axis=0)
         possible = (each >= least) & (buckets >= numbers)
-        if possible[-1]:
+        if len(numbers) == clients and possible[-1]:
             return merged, int(each[-1]), draw
         served = max(served, int(numbers[possible].max(initial=0)))
     raise InputError(f"there are not enough rows for the tasks of {clients} clients: in {DRAWS} draws of the "
