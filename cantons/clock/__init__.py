@@ -1,4 +1,4 @@
-"""Owns: who takes part when. May import: protocol, shuffle, recipe, errors."""
+"""Owns: who takes part when. May import: protocol, shuffle, recipe, options, errors."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Owns: files become arrays with one row per client. May import: protocol, errors, optional, options, shuffle."""
+"""Owns: files become arrays, one row per client. May import: protocol, errors, memory, optional, options, shuffle."""
 
 from cantons.data.build import federation, from_clients
 from cantons.data.federation import Federation, Population, pooled

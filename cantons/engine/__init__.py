@@ -1,4 +1,4 @@
-"""Owns: running rounds and steps, and where. May import: protocol, errors."""
+"""Owns: running rounds and steps, and where. May import: protocol, memory, options, errors."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Owns: mirror maps, sets and Bregman projections. May import: solve, protocol, errors."""
+"""Owns: mirror maps, sets and Bregman projections. May import: solve, options, protocol, errors."""
 
 from cantons.mirror.balls import ball
 from cantons.mirror.bounds import largest_divergence, relative_strong_convexity, strong_convexity

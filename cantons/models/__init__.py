@@ -1,4 +1,4 @@
-"""Owns: networks as pure functions of a dict of arrays. May import: protocol, errors."""
+"""Owns: networks as pure functions of a dict of arrays. May import: options, protocol, errors."""
 
 from cantons.models.base import Architecture, Model, Named
 from cantons.models.conv import cnn

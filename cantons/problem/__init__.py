@@ -1,4 +1,4 @@
-"""Owns: losses, and a model's split into shared and private. May import: models, data, protocol, errors, optional."""
+"""Owns: losses, the split into shared and private. May import: models, data, options, protocol, errors, optional."""
 
 from cantons.problem.bandit import bandit
 from cantons.problem.losses import masked_mean

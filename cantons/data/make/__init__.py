@@ -1,1 +1,1 @@
-"""Owns: data that needs no file. May import: errors, options, data/split."""
+"""Owns: data that needs no file. May import: errors, memory, options, data/split."""

@@ -1,1 +1,1 @@
-"""Owns: changes to a whole federation before training. May import: errors, protocol."""
+"""Owns: changes to a whole federation before training. May import: errors, options, protocol."""

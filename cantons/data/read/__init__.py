@@ -1,1 +1,1 @@
-"""Owns: one file per format of files. May import: errors, optional, options, data/prepare, data/split."""
+"""Owns: one file per format of files. May import: errors, memory, optional, options, data/prepare, data/split."""

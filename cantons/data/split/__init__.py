@@ -1,1 +1,1 @@
-"""Owns: who gets which row, and what is held out. May import: errors, optional, protocol, data/prepare."""
+"""Owns: who gets which row, what is held out. May import: errors, memory, optional, options, protocol, data/prepare."""
