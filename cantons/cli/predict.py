@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cantons.data.checks import finite
+from cantons.data.checks import check_numbers
 from cantons.data.prepare.scaling import scale_inputs
 from cantons.data.ragged import from_sizes
 from cantons.data.read.columns import numbers
@@ -32,7 +32,7 @@ def rows_for(trained: Trained, folder: Path, path: Path, array: str) -> np.ndarr
         raise InputError(f"{path} holds no rows; give at least one.")
     if rows.dtype.kind not in "biuf":
         raise InputError(f"{path} holds values of type {rows.dtype}; give numbers.")
-    finite("inputs", rows, lambda row: f"row {row} (from 0) of {path}")
+    check_numbers("inputs", rows, lambda row: f"row {row} (from 0) of {path}")
     return _rescaled(_shaped(rows, trained, path), made_by)
 
 

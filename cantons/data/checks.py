@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 import jax
 import numpy as np
@@ -11,6 +12,10 @@ from cantons.errors import InputError, at_least
 from cantons.protocol import PyTree
 
 Where = Callable[[int], str]  # the number of a row -> words that help to find it
+
+# Programs compute in 32 bits, and JAX wraps or overflows what does not fit without a word.
+LARGEST = float(np.finfo(np.float32).max)
+WHOLE = {"i": np.iinfo(np.int32), "u": np.iinfo(np.uint32)}
 
 
 def first_names(names: Sequence[str]) -> str:
@@ -25,15 +30,17 @@ def first_names(names: Sequence[str]) -> str:
 
 def as_rows(inputs: PyTree, targets: PyTree, whose: str = "") -> tuple[PyTree, PyTree, int]:
     """The two as NumPy arrays of numbers, and the number of rows on which all of them agree."""
-    both = jax.tree.map(np.asarray, (inputs, targets))
+    both = jax.tree.map(lambda leaf: as_numbers(f"inputs or targets{whose}", leaf), (inputs, targets))
     sizes = []
     for what, tree in zip(("inputs", "targets"), both, strict=True):
         for leaf in jax.tree.leaves(tree):
             if leaf.ndim == 0:
                 raise InputError(f"{what}{whose} hold a single value where an array with one row per example "
                                  "belongs; wrap lists in np.array.")
-            if leaf.dtype.kind in "OSUMm":
+            if not _real(leaf.dtype):
                 raise InputError(f"{what}{whose} are of type {leaf.dtype}; turn them into numbers first.")
+            if 0 in leaf.shape[1:]:
+                raise InputError(f"{what}{whose} have shape {leaf.shape}, not one number in a row; give at least one.")
             sizes.append(len(leaf))
     if not sizes or len(set(sizes)) > 1:
         raise InputError(f"inputs and targets{whose} have {' and '.join(map(str, sizes)) or 'no'} rows; "
@@ -41,13 +48,55 @@ def as_rows(inputs: PyTree, targets: PyTree, whose: str = "") -> tuple[PyTree, P
     return *both, sizes[0]
 
 
-def finite(what: str, arrays: PyTree, where: Where) -> None:
-    """No NaN and no infinity in any array of floats."""
+def as_numbers(what: str, values: object) -> np.ndarray:
+    """One array, whatever it holds."""
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InputError(f"{what} cannot be made an array: {error}.") from error
+
+
+def check_numbers(what: str, arrays: PyTree, where: Where) -> None:
+    """No NaN and no infinity, and nothing that 32 bits cannot hold."""
     for leaf in jax.tree.leaves(arrays):
-        if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
-            row, *place = np.argwhere(~np.isfinite(leaf))[0]
-            raise InputError(f"{what} hold {leaf[(row, *place)]} in {where(int(row))}; "
-                             "remove such rows or fill in a number.")
+        bad = ~np.isfinite(leaf) | too_large(leaf) if leaf.dtype.kind == "f" else too_large(leaf)
+        if bad.any():
+            row, *place = np.argwhere(bad)[0]
+            _refuse(what, leaf[(row, *place)], where(int(row)))
+
+
+def too_large(values: np.ndarray) -> np.ndarray:
+    """Which finite numbers do not fit into 32 bits; a single False where the type says that all do."""
+    if values.dtype.itemsize > 4 and values.dtype.kind == "f":
+        return np.isfinite(values) & (np.abs(values) > LARGEST)
+    if values.dtype.itemsize > 4 and values.dtype.kind in WHOLE:
+        return (values < WHOLE[values.dtype.kind].min) | (values > WHOLE[values.dtype.kind].max)
+    return np.array(False)
+
+
+def as_float32(what: str, values: np.ndarray, where: Where) -> np.ndarray:
+    """The same numbers in single precision; what would become infinite there is refused."""
+    if values.dtype.kind == "f":
+        bad = too_large(values)
+        if bad.any():
+            row, *place = np.argwhere(bad)[0]
+            _refuse(what, values[(row, *place)], where(int(row)))
+    return values.astype(np.float32)
+
+
+def _refuse(what: str, value: np.generic, where: str) -> NoReturn:
+    if value.dtype.kind != "f":
+        limits = WHOLE[value.dtype.kind]
+        raise InputError(f"{what} hold {value} in {where}; whole numbers of 32 bits go from {limits.min} to "
+                         f"{limits.max}: make them floats, or number from 0 what they stand for.")
+    if np.isfinite(value):
+        raise InputError(f"{what} hold {value} in {where}; numbers of 32 bits go up to {LARGEST:.2g}: scale them.")
+    raise InputError(f"{what} hold {value} in {where}; remove such rows or fill in a number.")
+
+
+def _real(dtype: np.dtype) -> bool:
+    """Real numbers and booleans; also those of fewer bits that NumPy does not know by itself, such as bfloat16."""
+    return dtype.kind in "biuf" or (dtype.kind == "V" and jax.dtypes.issubdtype(dtype, np.number))
 
 
 def as_labels(targets: PyTree, classes: int, where: Where) -> PyTree:

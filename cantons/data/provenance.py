@@ -5,16 +5,18 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from cantons.data.federation import Federation
+from cantons.data.read.files import reading
 from cantons.options import options_of
 
 
 def recorded(make: Callable[..., Federation]) -> Callable[..., Federation]:
-    """Fill `spec` with the maker's name and every option; paths are made absolute.
+    """Fill `spec` with the maker's name and every option; paths are made absolute. Refusals name the file.
 
     The fields of a group, such as `division: Flat[Division]`, are options of their own for whoever calls the maker.
     """
@@ -28,7 +30,8 @@ def recorded(make: Callable[..., Federation]) -> Callable[..., Federation]:
         given = signature.bind(*args, **chosen)
         given.apply_defaults()
         gathered = inspect.BoundArguments(own, options.gathered(given.arguments))
-        data = make(*gathered.args, **gathered.kwargs)
+        with reading(given.arguments["path"]) if "path" in given.arguments else nullcontext():
+            data = make(*gathered.args, **gathered.kwargs)
         plain = {option: str(Path(value).resolve()) if option == "path" else value
                  for option, value in given.arguments.items()}
         return replace(data, spec={"name": name, **plain})

@@ -8,19 +8,49 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cantons.errors import InputError
+from cantons.memory import require
 
 
 @contextmanager
 def reading(path: str | Path) -> Iterator[None]:
-    """Name the file in whatever keeps us from reading it."""
+    """Name the file in whatever keeps us from reading it, and in every refusal of what it holds."""
     try:
-        os.stat(path)  # libraries word the absence of a file in many ways
+        os.stat(_as_path(path))  # libraries word the absence of a file in many ways
         yield
+    except InputError as error:
+        if str(path) in str(error):
+            raise
+        raise InputError(f"{path}: {error}") from error
     except (OSError, EOFError) as error:
-        reason = str(getattr(error, "strerror", None) or error).partition("\n")[0].rstrip(".")
+        reason = _first_line(getattr(error, "strerror", None) or error)
         raise InputError(f"cannot read {path}: {reason}.") from error
     except UnicodeDecodeError as error:
         raise InputError(f"cannot read {path}: it is not UTF-8 text.") from error
+
+
+@contextmanager
+def decoding(path: str | Path, what: str) -> Iterator[None]:
+    """Around a library that decodes a format: libraries raise anything at all when a file is damaged.
+
+    `what` is what the file should be, such as "which should be parquet". Keep mistakes of our own out of this block.
+    """
+    try:
+        yield
+    except (InputError, OSError, EOFError, UnicodeDecodeError):  # `reading` has better words for these
+        raise
+    except RecursionError as error:
+        raise InputError(f"cannot read {path}, {what}: it is nested too deep.") from error
+    except MemoryError as error:
+        raise InputError(f"cannot read {path}, {what}: it asks for more memory than there is.") from error
+    except Exception as error:
+        raise InputError(f"cannot read {path}, {what}: {_first_line(error) or type(error).__name__}.") from error
+
+
+def read_text(path: Path) -> str:
+    """The whole of a text file."""
+    with reading(path):
+        require(8 * path.stat().st_size, f"the text of {path}")  # as bytes, as characters and as what they stand for
+        return path.read_text("utf-8-sig")
 
 
 def list_files(folder: Path, *endings: str) -> list[Path]:
@@ -29,3 +59,20 @@ def list_files(folder: Path, *endings: str) -> list[Path]:
     if not found:
         raise InputError(f"{folder} holds no file that ends in {' or '.join(endings)}; point path to where they are.")
     return found
+
+
+def _as_path(path: str | Path) -> Path:
+    """A name that the system can look for."""
+    try:
+        os.fsencode(found := Path(path))
+        if "\0" not in str(path):
+            return found
+    except (TypeError, ValueError):
+        pass
+    raise InputError(f"path is {path!r}; give the name of a file.")
+
+
+def _first_line(reason: object) -> str:
+    """At most 200 characters: some libraries quote what they could not read."""
+    line = str(reason).partition("\n")[0].rstrip(".")
+    return line if len(line) <= 200 else f"{line[:200]}..."
