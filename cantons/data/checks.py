@@ -30,7 +30,7 @@ def first_names(names: Sequence[str]) -> str:
 
 def as_rows(inputs: PyTree, targets: PyTree, whose: str = "") -> tuple[PyTree, PyTree, int]:
     """The two as NumPy arrays of numbers, and the number of rows on which all of them agree."""
-    both = jax.tree.map(lambda leaf: as_numbers(f"inputs or targets{whose}", leaf), (inputs, targets))
+    both = jax.tree.map(np.asarray, (inputs, targets))
     sizes = []
     for what, tree in zip(("inputs", "targets"), both, strict=True):
         for leaf in jax.tree.leaves(tree):
@@ -48,7 +48,7 @@ def as_rows(inputs: PyTree, targets: PyTree, whose: str = "") -> tuple[PyTree, P
     return *both, sizes[0]
 
 
-def as_numbers(what: str, values: object) -> np.ndarray:
+def as_array(what: str, values: object) -> np.ndarray:
     """One array, whatever it holds."""
     try:
         return np.asarray(values)

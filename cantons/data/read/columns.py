@@ -38,10 +38,9 @@ def numbers(columns: Columns, name: str) -> np.ndarray:
     values = column(columns, name)
     if values.dtype.kind in "biuf":
         return values
-    row = next((row for row, value in enumerate(values.flat) if not _is_number(value)), None)
-    if columns.text and row is None:
+    row = next((row for row, value in enumerate(values.flat) if not _is_number(value)), 0)
+    if columns.text and _is_number(values[row]):
         return values.astype(np.float64)
-    row = row or 0
     raise InputError(f"{columns.kind} {name!r} in {columns.source} holds {str(values.flat[row])[:40]!r} in row {row} "
                      "(from 0), where a number belongs; fill one in or choose other columns.")
 
@@ -99,6 +98,8 @@ def _seconds(columns: Columns, name: str) -> np.ndarray:
 
 
 def _is_number(value: object) -> bool:
+    if isinstance(value, complex | np.complexfloating | np.void):
+        return False
     try:
         float(value)  # type: ignore[arg-type]
     except (ValueError, TypeError, OverflowError):

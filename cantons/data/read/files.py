@@ -18,11 +18,12 @@ def reading(path: str | Path) -> Iterator[None]:
         os.stat(_as_path(path))  # libraries word the absence of a file in many ways
         yield
     except InputError as error:
-        if str(path) in str(error):
+        sentence = shorten(error if str(path) in str(error) else f"{path}: {error}", 1000)
+        if sentence == str(error):
             raise
-        raise InputError(f"{path}: {error}") from error
+        raise InputError(sentence) from error
     except (OSError, EOFError) as error:
-        reason = _first_line(getattr(error, "strerror", None) or error)
+        reason = shorten(getattr(error, "strerror", None) or error).rstrip(".")
         raise InputError(f"cannot read {path}: {reason}.") from error
     except UnicodeDecodeError as error:
         raise InputError(f"cannot read {path}: it is not UTF-8 text.") from error
@@ -43,7 +44,8 @@ def decoding(path: str | Path, what: str) -> Iterator[None]:
     except MemoryError as error:
         raise InputError(f"cannot read {path}, {what}: it asks for more memory than there is.") from error
     except Exception as error:
-        raise InputError(f"cannot read {path}, {what}: {_first_line(error) or type(error).__name__}.") from error
+        reason = shorten(error).rstrip(".") or type(error).__name__
+        raise InputError(f"cannot read {path}, {what}: {reason}.") from error
 
 
 def read_text(path: Path) -> str:
@@ -65,14 +67,14 @@ def _as_path(path: str | Path) -> Path:
     """A name that the system can look for."""
     try:
         os.fsencode(found := Path(path))
-        if "\0" not in str(path):
+        if str(path) and "\0" not in str(path):
             return found
     except (TypeError, ValueError):
         pass
     raise InputError(f"path is {path!r}; give the name of a file.")
 
 
-def _first_line(reason: object) -> str:
-    """At most 200 characters: some libraries quote what they could not read."""
-    line = str(reason).partition("\n")[0].rstrip(".")
-    return line if len(line) <= 200 else f"{line[:200]}..."
+def shorten(reason: object, most: int = 300) -> str:
+    """One line of at most so many characters: what cannot be read is often quoted, however long it is."""
+    line = " ".join(str(reason).splitlines())
+    return line if len(line) <= most else f"{line[: most // 2]} ... {line[-most // 2 :]}"

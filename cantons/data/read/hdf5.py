@@ -78,6 +78,8 @@ def _clients(file: Any, name: Path, inputs: str, targets: str, test: bool) -> It
             if feature not in rows:
                 raise unknown(f"dataset of client {client!r} in {name}:", feature, rows)
         x, y = (_values(_member(rows, feature, "Dataset", name), name) for feature in (inputs, targets))
+        if x.dtype.kind in "SU":
+            raise InputError(f"{rows.name}/{inputs} in {name} holds words, where numbers belong.")
         yield Block(client, x, y, test)
 
 

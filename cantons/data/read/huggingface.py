@@ -83,7 +83,10 @@ def _from_disk(datasets: Any, path: str | Path) -> Any:
     with reading(path):
         try:
             with decoding(path, "which should be a dataset"):
-                return datasets.load_from_disk(str(path))
+                found = datasets.load_from_disk(str(path))
+                for part in found.values() if isinstance(found, datasets.DatasetDict) else [found]:
+                    part.data.table.validate(full=True)  # a damaged offset would be followed out of the file
+                return found
         except (InputError, FileNotFoundError) as error:
             raise InputError(f"cannot read {path}: it is not a whole folder as save_to_disk writes it; "
                              "files of other kinds have readers of their own, such as parquet.") from error

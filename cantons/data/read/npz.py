@@ -11,7 +11,7 @@ import numpy as np
 from cantons.data.federation import Federation
 from cantons.data.provenance import recorded
 from cantons.data.read.columns import Columns, as_table
-from cantons.data.read.files import decoding, reading
+from cantons.data.read.files import decoding, reading, shorten
 from cantons.data.split.divide import Division, from_table
 from cantons.data.table import Table
 from cantons.errors import InputError
@@ -69,10 +69,10 @@ def arrays(file: BinaryIO, path: str | Path) -> Columns:
             with decoding(path, "which should be an npz file"):
                 values = archive[name]
         except (InputError, OSError, EOFError) as error:
-            if "allow_pickle" in str(error):
+            if "Object arrays" in str(error):
                 raise InputError(f"array {name!r} in {path} is pickled, and unpickling can run any code; "
                                  "save it again as numbers or strings.") from error
-            raise InputError(f"array {name!r} in {path} is damaged: {error.__cause__ or error}.") from error
+            raise InputError(f"array {name!r} in {path} is damaged: {shorten(error.__cause__ or error)}.") from error
         if not isinstance(values, np.ndarray):
             raise InputError(f"{name!r} in {path} is no array; write it with np.savez.")
         return values

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cantons.data.checks import as_float32, as_labels, as_numbers, check_numbers
+from cantons.data.checks import as_array, as_float32, as_labels, check_numbers
 from cantons.data.federation import Federation, Population
 from cantons.data.provenance import recorded
 from cantons.data.read.csv import read_csv
@@ -119,8 +119,8 @@ def from_iterable(rows: Iterable[tuple], *, clients: int | str | None = None, re
         targets.append(y)
     if not owners:
         raise InputError("the iterable has no rows; give at least one example.")
-    table = Table(_matrix(inputs), as_numbers("y of the iterable", targets), None,
-                  as_numbers("clients of the iterable", owners), times=np.arange(len(owners), dtype=float))
+    table = Table(_matrix(inputs), as_array("y of the iterable", targets), None,
+                  as_array("clients of the iterable", owners), times=np.arange(len(owners), dtype=float))
     return as_stream(with_labels(table, regression, "the iterable"))
 
 
