@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NoReturn
 
 import jax
 import numpy as np
@@ -37,7 +36,7 @@ def as_rows(inputs: PyTree, targets: PyTree, whose: str = "") -> tuple[PyTree, P
             if leaf.ndim == 0:
                 raise InputError(f"{what}{whose} hold a single value where an array with one row per example "
                                  "belongs; wrap lists in np.array.")
-            if not _real(leaf.dtype):
+            if not is_real(leaf.dtype):
                 raise InputError(f"{what}{whose} are of type {leaf.dtype}; turn them into numbers first.")
             if 0 in leaf.shape[1:]:
                 raise InputError(f"{what}{whose} have shape {leaf.shape}, not one number in a row; give at least one.")
@@ -59,42 +58,45 @@ def as_array(what: str, values: object) -> np.ndarray:
 def check_numbers(what: str, arrays: PyTree, where: Where) -> None:
     """No NaN and no infinity, and nothing that 32 bits cannot hold."""
     for leaf in jax.tree.leaves(arrays):
-        bad = ~np.isfinite(leaf) | too_large(leaf) if leaf.dtype.kind == "f" else too_large(leaf)
-        if bad.any():
-            row, *place = np.argwhere(bad)[0]
-            _refuse(what, leaf[(row, *place)], where(int(row)))
+        if leaf.dtype.kind == "f":
+            _refuse_any(what, leaf, ~np.isfinite(leaf), where)
+    check_sizes(what, arrays, where)
 
 
-def too_large(values: np.ndarray) -> np.ndarray:
-    """Which finite numbers do not fit into 32 bits; a single False where the type says that all do."""
-    if values.dtype.itemsize > 4 and values.dtype.kind == "f":
-        return np.isfinite(values) & (np.abs(values) > LARGEST)
-    if values.dtype.itemsize > 4 and values.dtype.kind in WHOLE:
-        return (values < WHOLE[values.dtype.kind].min) | (values > WHOLE[values.dtype.kind].max)
-    return np.array(False)
+def check_sizes(what: str, arrays: PyTree, where: Where) -> None:
+    """Nothing that 32 bits cannot hold; NaN and infinity are the same in any number of bits."""
+    for leaf in jax.tree.leaves(arrays):
+        kind, wide = leaf.dtype.kind, leaf.dtype.itemsize > 4
+        if wide and kind == "f":
+            _refuse_any(what, leaf, np.isfinite(leaf) & (np.abs(leaf) > LARGEST), where)
+        elif wide and kind in WHOLE:
+            _refuse_any(what, leaf, (leaf < WHOLE[kind].min) | (leaf > WHOLE[kind].max), where)
 
 
 def as_float32(what: str, values: np.ndarray, where: Where) -> np.ndarray:
     """The same numbers in single precision; what would become infinite there is refused."""
     if values.dtype.kind == "f":
-        bad = too_large(values)
-        if bad.any():
-            row, *place = np.argwhere(bad)[0]
-            _refuse(what, values[(row, *place)], where(int(row)))
+        check_sizes(what, values, where)
     return values.astype(np.float32)
 
 
-def _refuse(what: str, value: np.generic, where: str) -> NoReturn:
+def _refuse_any(what: str, values: np.ndarray, bad: np.ndarray, where: Where) -> None:
+    """Name the first number that is bad, if there is one."""
+    if not bad.any():
+        return
+    row, *place = np.argwhere(bad)[0]
+    value, where_it_is = values[(row, *place)], where(int(row))
     if value.dtype.kind != "f":
         limits = WHOLE[value.dtype.kind]
-        raise InputError(f"{what} hold {value} in {where}; whole numbers of 32 bits go from {limits.min} to "
+        raise InputError(f"{what} hold {value} in {where_it_is}; whole numbers of 32 bits go from {limits.min} to "
                          f"{limits.max}: make them floats, or number from 0 what they stand for.")
     if np.isfinite(value):
-        raise InputError(f"{what} hold {value} in {where}; numbers of 32 bits go up to {LARGEST:.2g}: scale them.")
-    raise InputError(f"{what} hold {value} in {where}; remove such rows or fill in a number.")
+        raise InputError(f"{what} hold {value} in {where_it_is}; numbers of 32 bits go up to {LARGEST:.2g}: scale "
+                         "them.")
+    raise InputError(f"{what} hold {value} in {where_it_is}; remove such rows or fill in a number.")
 
 
-def _real(dtype: np.dtype) -> bool:
+def is_real(dtype: np.dtype) -> bool:
     """Real numbers and booleans; also those of fewer bits that NumPy does not know by itself, such as bfloat16."""
     return dtype.kind in "biuf" or (dtype.kind == "V" and jax.dtypes.issubdtype(dtype, np.number))
 

@@ -13,7 +13,7 @@ from cantons.errors import InputError
 from cantons.problem import problem_from_spec
 from cantons.protocol import Problem, Recipe
 from cantons.study.checkpoint import Checkpoints
-from cantons.study.folder import Folder, read_json
+from cantons.study.reading import LOADED, read_study
 from cantons.study.registry import make, make_algorithm, make_problem, make_recipe
 from cantons.study.resolve import choose_rule
 from cantons.study.result import Trained
@@ -27,10 +27,7 @@ def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recip
     as one of the clients, and is made again from the study where it can be.
     """
     path = Path(folder)
-    study_file = Folder(path).study_file
-    if not study_file.exists():
-        raise InputError(f"{path} is not a run folder: it has no {study_file.name}.")
-    study = read_json(study_file)
+    study = read_study(path, LOADED)
     if "models" in study:
         raise InputError(f"{path} is a run whose clients brought models of their own, which only you can make again; "
                          "run_with_models(..., out=..., resume=True) with models made alike gives it back.")

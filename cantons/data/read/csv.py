@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from csv import Error, reader
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -56,9 +57,7 @@ def read_csv(path: str | Path, *, targets: str, inputs: str | list[str] | None =
 
 def cells(lines: Iterable[str], path: str | Path, separator: str, header: list[str] | None = None) -> Columns:
     """The columns of separated values; their names are the first line if not given."""
-    if len(separator) != 1:
-        raise InputError(f"separator is {separator!r}; give a single character.")
-    parsed = reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
+    parsed = _parse(lines, separator)
     rows = []
     try:
         names = next(parsed, []) if header is None else header
@@ -75,6 +74,20 @@ def cells(lines: Iterable[str], path: str | Path, separator: str, header: list[s
         raise InputError(f"{path} holds no rows; give a file with at least one example.")
     found = dict(zip(names, zip(*rows, strict=True), strict=True))
     return Columns(path, names, lambda name: _values(found[name], f"column {name!r} in {path}"), text=True)
+
+
+def header_of(lines: Iterable[str], path: str | Path, separator: str) -> list[str]:
+    """The first line of separated values."""
+    try:
+        return next(_parse(lines, separator), [])
+    except Error as error:
+        raise InputError(f"cannot read the first line of {path}: {error}.") from error
+
+
+def _parse(lines: Iterable[str], separator: str) -> Any:
+    if len(separator) != 1 or separator in '\r\n"':
+        raise InputError(f"separator is {separator!r}; give a single character.")
+    return reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
 
 
 def _values(cells: Sequence[str], which: str) -> np.ndarray:
