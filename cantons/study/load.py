@@ -13,12 +13,13 @@ from cantons.errors import InputError
 from cantons.problem import problem_from_spec
 from cantons.protocol import Problem, Recipe
 from cantons.study.checkpoint import Checkpoints
-from cantons.study.reading import LOADED, read_study
+from cantons.study.reading import LOADED, read_study, rebuilding
 from cantons.study.registry import make, make_algorithm, make_problem, make_recipe
 from cantons.study.resolve import choose_rule
 from cantons.study.result import Trained
 
 
+@rebuilding
 def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recipe | None = None,
          data: Any = None) -> Trained:
     """The trained federation in `folder`, to predict with.

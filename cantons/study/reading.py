@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import json
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from cantons.data.read.files import decoding, read_text, reading
 from cantons.errors import InputError
 
+P = ParamSpec("P")
+T = TypeVar("T")
 DEEPEST = 50  # tables in tables; more is an accident, or meant to exhaust whoever walks through them
 
 
@@ -52,6 +56,27 @@ def read_study(folder: Path, needs: Mapping[str, Kind]) -> dict[str, Any]:
     study = read_table(file)
     _check(study, needs, file)
     return study
+
+
+def rebuilding(load: Callable[P, T]) -> Callable[P, T]:
+    """Name study.json in whatever keeps a run from being made again: what is wrong in it may show anywhere.
+
+    Parts that the caller gives are the caller's own: what they raise is left as it is.
+    """
+    @functools.wraps(load)
+    def explain(*args: P.args, **given: P.kwargs) -> T:
+        folder = Path(str(args[0] if args else given["folder"]))
+        file = folder / "study.json"
+        own = any(given.get(part) is not None for part in ("problem", "algorithm", "data"))
+        try:
+            with nullcontext() if own else decoding(file, "from which the run is made again"):
+                return load(*args, **given)
+        except InputError as error:
+            if str(folder) in str(error):
+                raise
+            raise InputError(f"{file}: {error}") from error
+
+    return explain
 
 
 def read_environment(folder: Path) -> dict[str, Any]:

@@ -112,7 +112,7 @@ class Trained:
         if client in names:
             return names.index(client)
         if isinstance(client, str):
-            if not client.isdigit():
+            if not (client.isascii() and client.isdecimal() and len(client) < 20):
                 raise unknown("client", client, names)
             client = int(client)  # a number in words, as a command line has it
         if not 0 <= client < len(names):

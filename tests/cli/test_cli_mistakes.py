@@ -122,7 +122,7 @@ OTHERS = {
     "predict good.csv --run ran --out good.csv/x.npy": "cannot use good.csv/x.npy",
     "predict bare.csv --run ran": "bare.csv has 3 numbers in a row, and the model was trained on 2",
     "predict wide.npz --run ran": "wide.npz has 5 numbers in a row",
-    "predict wide.npz --run ran --array z": "has no array 'z'",
+    "predict wide.npz --run ran --array z": "unknown array in wide.npz: 'z'. Known: ",
     "predict hole.csv --run ran": "inputs hold nan in row 0 (from 0) of hole.csv",
     "predict word.csv --run ran": "column 'height' in word.csv holds 'high'",
     "predict short.csv --run ran": "has 3 values for 4 columns",
