@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from csv import reader
+from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 from pathlib import Path
@@ -11,67 +10,45 @@ from typing import Any
 
 import numpy as np
 
-from cantons.data.checks import finite
+from cantons.data.checks import check_numbers
 from cantons.data.prepare.scaling import scale_inputs
 from cantons.data.ragged import from_sizes
-from cantons.data.read.columns import numbers
-from cantons.data.read.csv import cells
-from cantons.data.read.files import reading
 from cantons.errors import InputError
-from cantons.study.folder import Folder, read_json
-from cantons.study.inputs import read_inputs
+from cantons.study.inputs import read_columns, read_header, read_inputs
+from cantons.study.read import check_part
+from cantons.study.reading import LOADED, read_study
 from cantons.study.registry import make
 from cantons.study.result import Trained
 
 
 def rows_for(trained: Trained, folder: Path, path: Path, array: str) -> np.ndarray:
     """The rows of the file `path`, with the columns, the shape and the scale of the inputs in the run's data."""
-    made_by = read_json(Folder(folder).study_file)["data"]["made_by"] or {}
-    rows = _from_csv(path, made_by) if path.suffix == ".csv" else read_inputs(path, array)
+    made_by = read_study(folder, LOADED)["data"]["made_by"] or {}
+    rows = (_from_csv(path, made_by, folder) if made_by.get("name") == path.suffix[1:] == "csv"
+            else read_inputs(path, array))
     if rows.ndim == 0 or len(rows) == 0:
         raise InputError(f"{path} holds no rows; give at least one.")
     if rows.dtype.kind not in "biuf":
         raise InputError(f"{path} holds values of type {rows.dtype}; give numbers.")
-    finite("inputs", rows, lambda row: f"row {row} (from 0) of {path}")
+    check_numbers("inputs", rows, lambda row: f"row {row} (from 0) of {path}")
     return _rescaled(_shaped(rows, trained, path), made_by, trained)
 
 
-def _from_csv(path: Path, made_by: Mapping[str, Any]) -> np.ndarray:
-    """By the names in the header; a file of numbers without one is taken as it stands."""
-    separator = made_by.get("separator", ",")
-    names = header(path, separator)
-    if all(_is_number(name) for name in names):
-        names = [f"column {place}" for place in range(len(names))]
-        wanted: Sequence[str] = names
-    else:
-        wanted = _trained_on(made_by, names)
-    with reading(path), path.open(encoding="utf-8-sig", newline="") as lines:
-        columns = cells(lines, path, separator, names if wanted is names else None)
-    return np.stack([numbers(columns, name) for name in wanted], axis=1)
-
-
-def _trained_on(made_by: Mapping[str, Any], names: Sequence[str]) -> Sequence[str]:
-    """The input columns of the run's data if that was a CSV file too, otherwise all there are."""
-    if made_by.get("name") != "csv":
-        return names
-    if made_by["inputs"] is not None:
-        return [made_by["inputs"]] if isinstance(made_by["inputs"], str) else made_by["inputs"]
-    source = Path(made_by["path"])
-    before = header(source, made_by["separator"]) if source.exists() else names
-    return [name for name in before if name not in (made_by["targets"], made_by["client"])]
-
-
-def header(path: Path, separator: str) -> list[str]:
-    """The first line."""
-    with reading(path), path.open(encoding="utf-8-sig", newline="") as lines:
-        return next(reader(lines, delimiter=separator, skipinitialspace=True), [])
+def _from_csv(path: Path, made_by: Mapping[str, Any], folder: Path) -> np.ndarray:
+    """The input columns of the run's data, which were a CSV file too; whole numbers become floats as they did there."""
+    made_by = check_part(str(folder / "study.json"), "data", made_by)
+    separator, wanted = made_by.get("separator", ","), made_by.get("inputs")
+    if wanted is None:
+        source = Path(made_by["path"])
+        before = read_header(source if source.exists() else path, separator)
+        wanted = [name for name in before if name not in (made_by["targets"], made_by.get("client"))]
+    rows = read_columns(path, [wanted] if isinstance(wanted, str) else wanted, separator)
+    return rows.astype(np.result_type(np.float32, rows.dtype))
 
 
 def _shaped(rows: np.ndarray, trained: Trained, path: Path) -> np.ndarray:
     """As the model takes them; pictures may come as flat rows."""
-    shape = (trained.problem.spec or {}).get("input_shape")
-    if shape is None and trained.data is not None and hasattr(trained.data.train.inputs, "shape"):
-        shape = trained.data.input_shape
+    shape = trained.input_shape
     if shape is None:
         return rows
     if prod(rows.shape[1:]) != prod(shape):
@@ -97,11 +74,3 @@ def _rescaled(rows: np.ndarray, made_by: Mapping[str, Any], trained: Trained) ->
     whole = scale_inputs(replace(data, central=asked), how)
     assert whole.central is not None
     return whole.central.inputs
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

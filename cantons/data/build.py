@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cantons.data.checks import as_labels, as_rows, finite, first_names
+from cantons.data.checks import as_labels, as_rows, check_numbers, first_names
 from cantons.data.federation import Federation, Population, gather, select_clients
 from cantons.data.ragged import Ragged, from_sizes
 from cantons.data.split.holdout import check_marks, hold_out_clients, mark_own_rows
@@ -58,8 +58,8 @@ def federation(
         own = np.count_nonzero(numbers[:row] == numbers[row])
         return f"row {own} (from 0) of client {names[numbers[row]]!r}"
 
-    finite("inputs", inputs, where)
-    finite("targets", targets, where)
+    check_numbers("inputs", inputs, where)
+    check_numbers("targets", targets, where)
     if classes is not None:
         targets = as_labels(targets, classes, where)
 
@@ -117,7 +117,7 @@ def _datacenter(central: tuple[PyTree, PyTree] | None) -> Ragged | None:
     if rows == 0:
         raise InputError("central has no rows; leave it out or give it some.")
     for what, arrays in (("inputs", inputs), ("targets", targets)):
-        finite(f"{what} of central", arrays, lambda row: f"row {row} (from 0)")
+        check_numbers(f"{what} of central", arrays, lambda row: f"row {row} (from 0)")
     return from_sizes(inputs, targets, np.array([rows]))
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from cantons.data.federation import Federation
+from cantons.data.read.files import reading
 from cantons.errors import InputError
 from cantons.options import options_of
 from cantons.recipe import mark
@@ -32,7 +34,8 @@ def recorded(make: Callable[..., Federation]) -> Callable[..., Federation]:
         given.arguments.update(options.checked(given.arguments))
         given.apply_defaults()
         gathered = inspect.BoundArguments(own, options.gathered(given.arguments))
-        data = make(*gathered.args, **gathered.kwargs)
+        with reading(given.arguments["path"]) if "path" in given.arguments else nullcontext():
+            data = make(*gathered.args, **gathered.kwargs)
         if not isinstance(data, Federation):
             raise InputError(f"{name} returned a {type(data).__name__}; return a Federation.")
         plain = {option: str(Path(value).resolve()) if option == "path" else value

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cantons.data.checks import as_rows, finite
+from cantons.data.checks import as_rows, check_numbers
 from cantons.data.ragged import Ragged, from_sizes
 from cantons.data.split.partition import natural
 from cantons.data.table import Table
@@ -44,7 +44,7 @@ def as_stream(table: Table) -> Stream:
         return f"row {row} (from 0)"
 
     for what, values in (("times", table.times), ("inputs", inputs), ("targets", targets)):
-        finite(what, values, where)
+        check_numbers(what, values, where)
     order = np.argsort(table.times, kind="stable")
     classes = None if table.classes is None else len(table.classes)
     return Stream(numbers[order].astype(np.int32), np.asarray(table.times, np.float64)[order], inputs[order],

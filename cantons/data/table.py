@@ -7,7 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cantons.data.checks import as_float32
 from cantons.errors import InputError
+
+EXACT = 2**53  # beyond it neighbouring whole numbers are the same float64
 
 
 class Table(NamedTuple):
@@ -30,14 +33,25 @@ def with_labels(table: Table, regression: bool, source: str | Path) -> Table:
     if regression:
         if values.dtype.kind not in "iuf":
             raise InputError(f"targets in {source} are of type {values.dtype}; regression needs numbers.")
-        return table._replace(targets=values.astype(np.float32))
+        return table._replace(targets=as_float32(f"targets in {source}", values, lambda row: f"row {row} (from 0)"))
+    if values.dtype.kind not in "biufUSOM":
+        raise InputError(f"targets in {source} are of type {values.dtype}; give numbers or words as labels.")
+    if values.size == 0:
+        raise InputError(f"targets in {source} have shape {values.shape}; give every example a label.")
     if values.dtype.kind == "f":
         odd = values[~np.isfinite(values) | (values != np.round(values))]
         if odd.size:
             raise InputError(f"targets in {source} hold {odd[0]}, which is no label; "
                              "give regression = true.")
+        large = values[np.abs(values.astype(np.float64)) > EXACT]
+        if large.size:
+            raise InputError(f"targets in {source} hold {large[0]}; floats above 2**53 are not exact, so labels that "
+                             "large must be whole numbers or words.")
         values = values.astype(np.int64)
-    kinds, labels = np.unique(values, return_inverse=True)
+    try:
+        kinds, labels = np.unique(values, return_inverse=True)
+    except TypeError as error:  # objects of several kinds have no order
+        raise InputError(f"targets in {source} are no labels: {error}; give numbers or words.") from error
     if len(kinds) < 2:
         raise InputError(f"targets in {source} are all {kinds[0]}; classification needs at least two labels.")
     return table._replace(targets=labels.astype(np.int32), classes=kinds)

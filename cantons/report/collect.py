@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from cantons.errors import InputError
-from cantons.study.folder import Folder, flat, read_json
+from cantons.study.folder import flat
+from cantons.study.reading import SHOWN, as_number, read_clients, read_environment, read_evaluations, read_study
 
 METRICS = ("accuracy", "loss")  # what a report can score by; the first that every run has is its headline
 SETS = {"test": "test_examples", "online": "train_examples"}  # where scores come from: the first that every run has
-KEYS = ("name", "seed", "rounds", "algorithm", "data")  # what a study must hold to be shown
 APART = ("seed", "checkpoint_every", "keep")  # what may differ between the runs of one group
 
 
@@ -32,12 +31,26 @@ class Run:
 
     def column(self, key: str) -> np.ndarray:
         """One number of every evaluation; NaN where it is missing."""
-        return np.array([np.nan if row.get(key) is None else row[key] for row in self.history], float)
+        file = self.folder / "metrics.jsonl"
+        return np.array([as_number(row.get(key), f"{key} after round {row['round']} in {file}")
+                         for row in self.history], float)
 
     def scores(self, key: str) -> np.ndarray:
         """One number of every client at the last evaluation; NaN for clients without rows to be scored on."""
-        rows = self.clients[SETS[key.partition(".")[0]]]
-        return np.where(np.array(rows, float) > 0, np.array(self.clients[key], float), np.nan)
+        return np.where(self.numbers(SETS[key.partition(".")[0]]) > 0, self.numbers(key), np.nan)
+
+    def rejected(self) -> list[str]:
+        """The clients whose uploads were rejected."""
+        names = self.history[-1].get("rejected_clients")
+        return [str(name) for name in names] if isinstance(names, list) else []
+
+    def numbers(self, name: str) -> np.ndarray:
+        """A column of clients.csv."""
+        file = self.folder / "clients.csv"
+        if name not in self.clients:
+            raise InputError(f"{file} has no column {name}; the run's next evaluation writes it anew.")
+        return np.array([as_number(value, f"{name} in row {row} (from 0) of {file}")
+                         for row, value in enumerate(self.clients[name])], float)
 
 
 @dataclass(frozen=True)
@@ -92,29 +105,17 @@ def collect(folders: Sequence[str | Path]) -> list[Group]:
 
 def read_run(path: Path) -> Run:
     """Read one run folder, or say what it lacks."""
-    folder = Folder(path)
-    if not folder.study_file.exists():
-        raise InputError(f"{path} is not a run folder: it has no {folder.study_file.name}.")
-    study, history = read_json(folder.study_file), folder.records()
-    for key in KEYS:
-        if key not in study:
-            raise InputError(f"{path} is damaged: its {folder.study_file.name} lacks {key}; run its study again.")
-    clients = _rows(path / "clients.csv")
+    study, history, clients = read_study(path, SHOWN), read_evaluations(path), read_clients(path)
     if not history or not clients:
         raise InputError(f"{path} has no evaluation yet; let the run reach its first one, then ask again.")
-    columns = {name: [row[name] for row in clients] for name in clients[0]}
-    run = Run(path, study, read_json(path / "environment.json"), history, columns)
+    if len(clients["client"]) != study["data"]["population"]:
+        raise InputError(f"{path / 'clients.csv'} has {len(clients['client'])} rows, and its study.json speaks of "
+                         f"{study['data']['population']} clients; run its study again.")
+    run = Run(path, study, read_environment(path), history, clients)
     if not any(_metrics(run, place) for place in SETS):
         raise InputError(f"{path} has no test scores: its metrics.jsonl lacks test.personal.accuracy.mean and "
                          "test.personal.loss.mean; run it on data with test rows, or on a stream.")
     return run
-
-
-def _rows(path: Path) -> list[dict[str, str]]:
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def metrics(groups: Sequence[Group]) -> list[str]:
@@ -170,14 +171,14 @@ def shown(value: Any) -> str:
 
 
 def _metrics(run: Run, place: str) -> list[str]:
-    scored = any(float(examples) for examples in run.clients.get(SETS[place], ()))
+    scored = SETS[place] in run.clients and (run.numbers(SETS[place]) > 0).any()
     return [metric for metric in METRICS if scored and f"{place}.personal.{metric}" in run.clients
             and f"{place}.personal.{metric}.mean" in run.history[-1]]
 
 
 def _same_data(one: Run, other: Run) -> None:
     first, second = one.study["data"], other.study["data"]
-    if first["checksum"] != second["checksum"]:
+    if (first["checksum"], first["population"]) != (second["checksum"], second["population"]):
         raise InputError(f"{one.folder} ran on {first['name']} (checksum {first['checksum']}) and {other.folder} on "
                          f"{second['name']} (checksum {second['checksum']}); compare runs of the same data.")
 

@@ -157,7 +157,7 @@ def losses(groups: Sequence[Group]) -> str:
         return ""
     note = "An upload that is NaN or infinite is rejected; a round in which nothing usable arrives is skipped."
     who = "".join(element("p", f"{group.label} rejected uploads of {_listed(names, 12)}.") for group in groups
-                  if (names := sorted({name for run in group.runs for name in run.history[-1]["rejected_clients"]})))
+                  if (names := sorted({name for run in group.runs for name in run.rejected()})))
     return element("h2", "Lost on the way") + element("p", note, "note") + gallery(drawn) + who
 
 
@@ -184,7 +184,7 @@ def scored_on(groups: Sequence[Group]) -> str:
     """Which rows the scores are of, as a sentence has it."""
     if scored_set(groups) == "online":
         return "of each example before it was learned from"
-    return f"on the test set “{groups[0].study['data']['test_set']}”"
+    return f"on the test set “{groups[0].study['data'].get('test_set', 'of each client')}”"
 
 
 def _headline(groups: Sequence[Group]) -> str:
@@ -207,7 +207,7 @@ def _notices(groups: Sequence[Group]) -> list[str]:
 def _environment(place: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in place["versions"].items() if version)
     devices = ", ".join(f"{place['devices'].count(kind)} x {kind}" for kind in dict.fromkeys(place["devices"]))
-    return (f"Python {place['python']} on {place['system']} ({place['machine']}, {place['cores']} cores); "
+    return (f"Python {place['python']} on {place['system']} ({place['machine']}, {place.get('cores')} cores); "
             f"devices: {devices}; {versions}.")
 
 

@@ -16,13 +16,15 @@ from cantons.problem import problem_from_spec
 from cantons.protocol import Problem, Recipe
 from cantons.study.checkpoint import Checkpoints
 from cantons.study.fingerprint import DIGITS, Fingerprint, check_same, differences, fingerprint
-from cantons.study.folder import Folder, environment, read_json
+from cantons.study.folder import Folder, environment
+from cantons.study.reading import LOADED, read_study, rebuilding
 from cantons.study.registry import foreign_parts, make, make_algorithm, make_problem, make_recipe
 from cantons.study.resolve import choose_rule, identity_of
 from cantons.study.result import Trained
 from cantons.study.source import foreign_sources
 
 
+@rebuilding
 def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recipe | None = None,
          data: Any = None, trust: bool = False) -> Trained:
     """The trained federation in `folder`, to predict with.
@@ -33,10 +35,7 @@ def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recip
     devices are not those of the run.
     """
     path = Path(folder)
-    there = Folder(path)
-    if not there.study_file.exists():
-        raise InputError(f"{path} is not a run folder: it has no {there.study_file.name}.")
-    study = read_json(there.study_file)
+    study, there = read_study(path, LOADED), Folder(path)
     if "models" in study:
         raise InputError(f"{path} is a run whose clients brought models of their own, which only you can make again; "
                          "run_with_models(..., out=..., resume=True) with models made alike gives it back.")
@@ -46,7 +45,7 @@ def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recip
               "clock": study["clock"], "aggregate": study.get("aggregate")}
     if not trust:
         _check_trust(path, tables)
-    _say_what_changed(there)
+    _say_what_changed(there, study)
     data = _data(study, path) if data is None else _same_data(study, data, path)
     problem = problem or _problem(study, data, path)
     algorithm = algorithm or _algorithm(study, path)
@@ -78,10 +77,10 @@ def _check_trust(path: Path, tables: Mapping[str, Any]) -> None:
                          "you trust it, use --trust (in Python: load(folder, trust=True)).")
 
 
-def _say_what_changed(there: Folder) -> None:
+def _say_what_changed(there: Folder, study: Mapping[str, Any]) -> None:
     """A notice, if the last digits of what is predicted may not be those of the run."""
     old = there.fingerprint()
-    new = fingerprint(read_json(there.study_file), environment())
+    new = fingerprint(study, environment())
     changes = differences(old, new, DIGITS)
     if changes:
         warnings.warn(f"{there.path} was made elsewhere: {', '.join(changes)}; the last digits may differ.", Notice,

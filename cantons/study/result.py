@@ -11,9 +11,26 @@ from typing import Any
 import jax
 import numpy as np
 
+from cantons.data.checks import as_array, check_sizes, is_real
 from cantons.engine import message_held, seed_keys, sent_to
 from cantons.errors import InputError, unknown
 from cantons.protocol import Algorithm, Problem, PyTree, Snapshot, State
+
+
+def as_inputs(inputs: Any, precision: str) -> Any:
+    """Arrays of numbers to predict on, none of which is changed by putting it into the run's precision."""
+    def check(leaf: Any) -> Any:
+        array = leaf if hasattr(leaf, "dtype") else as_array("inputs", leaf)
+        if not is_real(array.dtype):
+            raise InputError(f"inputs are of type {array.dtype}; give numbers.")
+        if array.ndim == 0:
+            raise InputError(f"inputs are the single value {array}; give an array with one row per example.")
+        return array
+
+    rows = check(inputs) if isinstance(inputs, list) else jax.tree.map(check, inputs)
+    if precision == "float32":
+        check_sizes("inputs", rows, lambda row: f"row {row} (from 0)")
+    return rows
 
 
 @dataclass(frozen=True)
@@ -50,7 +67,24 @@ class Trained:
     def predict(self, inputs: Any, client: int | str | None = None) -> np.ndarray:
         """The problem's outputs for `inputs`, by the shared model or by the model of one client."""
         with jax.enable_x64(self.precision == "float64"):
-            return jax.device_get(self._outputs(*self.parts(client), inputs))
+            rows = as_inputs(inputs, self.precision)
+            parts = self.parts(client)
+            try:
+                return jax.device_get(self._outputs(*parts, rows))
+            except (TypeError, ValueError) as error:  # a model that takes what it was not trained on may do so
+                shape = self.input_shape
+                if shape is None or not hasattr(rows, "shape") or rows.shape[1:] == shape:
+                    raise
+                raise InputError(f"inputs have shape {rows.shape}, and the model was trained on rows of shape {shape}; "
+                                 "give one such row per example.") from error
+
+    @property
+    def input_shape(self) -> tuple[int, ...] | None:
+        """The shape of one example's inputs, where it is known."""
+        shape = (self.problem.spec or {}).get("input_shape")
+        if shape is None and self.data is not None and hasattr(self.data.train.inputs, "shape"):
+            shape = self.data.input_shape
+        return None if shape is None else tuple(shape)
 
     @cached_property
     def _outputs(self) -> Callable[..., PyTree]:
@@ -72,6 +106,8 @@ class Trained:
         if self.data is None:
             raise InputError("a client's model needs its training examples, and the data of this run is not there; "
                              "give it: load(folder, data=...).")
+        if not isinstance(client, str | int | np.integer) or isinstance(client, bool):
+            raise InputError(f"client is {client!r}; give the name of a client, or its number.")
         names = self.data.clients.names
         if client in names:
             return names.index(client)

@@ -173,7 +173,7 @@ def test_predict_and_export_read_a_finished_run(call, tmp_path):
     assert len(stranger.splitlines()) == 3
     assert call("predict", "rows.npz", "--run", "there").output == stranger
     assert call("predict", "rows.csv", "--run", "there", "--client", "99").exit_code == 1
-    assert "has no array 'z'" in call("predict", "rows.npz", "--run", "there", "--array", "z").output
+    assert "unknown array in rows.npz: 'z'" in call("predict", "rows.npz", "--run", "there", "--array", "z").output
     done = call("export", "--run", "there")
     assert done.exit_code == 0, done.output
     about = json.loads((tmp_path / "there" / "export" / "model.json").read_text())

@@ -74,7 +74,7 @@ def test_characters_of_new_clients_alone_are_unknown(file):
 
 
 @pytest.mark.parametrize("value, sentence", [
-    ("{", "cannot read .*all.json: it is not JSON: Expecting property name"),
+    ("{", "cannot read .*all.json, which should be JSON: Expecting property name"),
     ([1, 2], "all.json has no list 'users'; LEAF's files have the lists users and num_samples"),
     ({"users": [], "num_samples": []}, "all.json has no dict 'user_data'"),
     (content(), "there are no clients in .*all.json"),

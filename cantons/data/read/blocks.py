@@ -50,10 +50,10 @@ def _check_same_shapes(blocks: Sequence[Block], source: str | Path) -> None:
     first = blocks[0]
     for block in blocks:
         for what, one, other in (("inputs", block.inputs, first.inputs), ("targets", block.targets, first.targets)):
-            if one.shape[1:] != other.shape[1:] or (one.dtype.kind == "U") != (other.dtype.kind == "U"):
+            if one.shape[1:] != other.shape[1:] or (one.dtype.kind in "SU") != (other.dtype.kind in "SU"):
                 raise InputError(f"{what} of client {block.client!r} in {source} are {_kind(one)} and those of "
                                  f"client {first.client!r} {_kind(other)}; all clients must agree.")
 
 
 def _kind(values: np.ndarray) -> str:
-    return f"{'words' if values.dtype.kind == 'U' else 'numbers'} of shape {values.shape[1:]}"
+    return f"{'words' if values.dtype.kind in 'SU' else 'numbers'} of shape {values.shape[1:]}"

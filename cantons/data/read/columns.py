@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ class Columns(NamedTuple):
     names: Sequence[str]
     read: Callable[[str], np.ndarray]
     kind: str = "column"  # what its format calls them
+    text: bool = False  # its numbers are written in digits, so words may be numbers too large for the others
 
 
 def column(columns: Columns, name: str) -> np.ndarray:
@@ -37,6 +39,8 @@ def numbers(columns: Columns, name: str) -> np.ndarray:
     if values.dtype.kind in "biuf":
         return values
     row = next((row for row, value in enumerate(values.flat) if not _is_number(value)), 0)
+    if columns.text and _is_number(values[row]):
+        return values.astype(np.float64)
     raise InputError(f"{columns.kind} {name!r} in {columns.source} holds {str(values.flat[row])[:40]!r} in row {row} "
                      "(from 0), where a number belongs; fill one in or choose other columns.")
 
@@ -47,6 +51,10 @@ def as_table(columns: Columns, *, inputs: str | Sequence[str] | None, targets: s
     values = column(columns, targets)
     ids = None if client is None else column(columns, client)
     times = None if time is None else _seconds(columns, time)
+    for name, beside in ((client, ids), (time, times)):
+        if beside is not None and beside.ndim > 1:
+            raise InputError(f"{columns.kind} {name!r} in {columns.source} has shape {beside.shape}; "
+                             "give one value per example.")
     if isinstance(inputs, str):
         rows = numbers(columns, inputs)
     else:
@@ -62,7 +70,13 @@ def as_table(columns: Columns, *, inputs: str | Sequence[str] | None, targets: s
 def _side_by_side(columns: Columns, names: Sequence[str]) -> np.ndarray:
     if not names:
         raise InputError(f"no {columns.kind} of {columns.source} is left for the inputs; name at least one.")
-    features = [values.reshape(len(values), -1) for values in (numbers(columns, name) for name in names)]
+    features = [values.reshape(len(values), prod(values.shape[1:]))
+                for values in (numbers(columns, name) for name in names)]
+    lengths = {name: len(values) for name, values in zip(names, features, strict=True)}
+    if len(set(lengths.values())) > 1:
+        raise InputError(f"in {columns.source} {columns.kind}s for the inputs differ in length: "
+                         f"{', '.join(f'{name} has {length}' for name, length in lengths.items())}; "
+                         "give one row per example.")
     return np.concatenate(features, axis=1, dtype=np.result_type(np.float32, *features))
 
 
@@ -74,7 +88,7 @@ def _seconds(columns: Columns, name: str) -> np.ndarray:
     try:
         # NumPy has no time zones; Z says that there is none to mind.
         dates = (np.strings.rstrip(values, "Z") if values.dtype.kind == "U" else values).astype("datetime64[us]")
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise InputError(f"{columns.kind} {name!r} in {columns.source} holds neither numbers nor dates such as "
                          f"2026-01-31T12:00: {error}.") from error
     if np.isnat(dates).any():
@@ -84,8 +98,10 @@ def _seconds(columns: Columns, name: str) -> np.ndarray:
 
 
 def _is_number(value: object) -> bool:
+    if isinstance(value, complex | np.complexfloating | np.void):
+        return False
     try:
         float(value)  # type: ignore[arg-type]
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return False
     return True

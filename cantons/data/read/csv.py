@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from csv import Error, reader
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +15,12 @@ from cantons.data.provenance import recorded
 from cantons.data.read.columns import Columns, as_table
 from cantons.data.read.files import reading
 from cantons.data.split.divide import Division, from_table
-from cantons.data.table import Table
+from cantons.data.table import EXACT, Table
 from cantons.errors import InputError
+from cantons.memory import require
 from cantons.options import Flat
+
+LARGE = re.compile(r"\s*[-+]?\d+\s*")  # whole, and read as a float because it does not fit into an integer
 
 
 @recorded
@@ -47,14 +52,12 @@ def read_csv(path: str | Path, *, targets: str, inputs: str | list[str] | None =
     """Read a CSV file; times may be numbers or dates."""
     with reading(path), open(path, encoding="utf-8-sig", newline="") as lines:
         columns = cells(lines, path, separator)
-    return as_table(columns, inputs=inputs, targets=targets, client=client, time=time, regression=regression)
+        return as_table(columns, inputs=inputs, targets=targets, client=client, time=time, regression=regression)
 
 
 def cells(lines: Iterable[str], path: str | Path, separator: str, header: list[str] | None = None) -> Columns:
     """The columns of separated values; their names are the first line if not given."""
-    if len(separator) != 1:
-        raise InputError(f"separator is {separator!r}; give a single character.")
-    parsed = reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
+    parsed = _parse(lines, separator)
     rows = []
     try:
         names = next(parsed, []) if header is None else header
@@ -70,15 +73,33 @@ def cells(lines: Iterable[str], path: str | Path, separator: str, header: list[s
     if not rows:
         raise InputError(f"{path} holds no rows; give a file with at least one example.")
     found = dict(zip(names, zip(*rows, strict=True), strict=True))
-    return Columns(path, names, lambda name: _values(found[name]))
+    return Columns(path, names, lambda name: _values(found[name], f"column {name!r} in {path}"), text=True)
 
 
-def _values(cells: Sequence[str]) -> np.ndarray:
-    """Whole numbers if all cells are, else numbers, else words."""
+def header_of(lines: Iterable[str], path: str | Path, separator: str) -> list[str]:
+    """The first line of separated values."""
+    try:
+        return next(_parse(lines, separator), [])
+    except Error as error:
+        raise InputError(f"cannot read the first line of {path}: {error}.") from error
+
+
+def _parse(lines: Iterable[str], separator: str) -> Any:
+    if len(separator) != 1 or separator in '\r\n"':
+        raise InputError(f"separator is {separator!r}; give a single character.")
+    return reader(lines, delimiter=separator, skipinitialspace=True, strict=True)
+
+
+def _values(cells: Sequence[str], which: str) -> np.ndarray:
+    """Whole numbers if all cells are, else numbers, else words; so are whole numbers that no float holds exactly."""
+    require(4 * len(cells) * max(map(len, cells)), which)
     words = np.array(cells)
     for kind in (np.int64, np.float64):
         try:
-            return words.astype(kind)
+            values = words.astype(kind)
         except (ValueError, OverflowError):
             continue
+        large = np.flatnonzero(np.abs(values) > EXACT).tolist() if kind is np.float64 else []
+        if not any(LARGE.fullmatch(cells[row]) for row in large):
+            return values
     return words

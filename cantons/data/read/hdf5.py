@@ -6,14 +6,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from cantons.data.federation import Federation
 from cantons.data.prepare.scaling import Scale
 from cantons.data.provenance import recorded
 from cantons.data.read.blocks import Block, join
-from cantons.data.read.files import list_files, reading
+from cantons.data.read.files import decoding, list_files, reading
 from cantons.data.split.divide import NaturalDivision, from_table
 from cantons.data.table import Table, with_labels
 from cantons.errors import InputError, unknown
+from cantons.memory import require
 from cantons.optional import optional_import
 from cantons.options import Flat
 
@@ -48,9 +51,9 @@ def read_hdf5(path: str | Path, *, inputs: str = "pixels", targets: str = "label
     blocks: list[Block] = []
     with reading(path):
         for name, test in _files(Path(path)):
-            with reading(name), h5py.File(name) as file:
+            with reading(name), decoding(name, "which should be HDF5"), h5py.File(name) as file:
                 blocks += _clients(file, name, inputs, targets, test)
-    return with_labels(join(blocks, path), regression, path)
+        return with_labels(join(blocks, path), regression, path)
 
 
 def _files(path: Path) -> list[tuple[Path, bool]]:
@@ -68,8 +71,40 @@ def _files(path: Path) -> list[tuple[Path, bool]]:
 def _clients(file: Any, name: Path, inputs: str, targets: str, test: bool) -> Iterator[Block]:
     if "examples" not in file:
         raise unknown(f"group in {name}:", "examples", file)
-    for client, rows in file["examples"].items():
+    examples = _member(file, "examples", "Group", name)
+    for client in examples:
+        rows = _member(examples, client, "Group", name)
         for feature in (inputs, targets):
             if feature not in rows:
                 raise unknown(f"dataset of client {client!r} in {name}:", feature, rows)
-        yield Block(client, rows[inputs][()], rows[targets][()], test)
+        x, y = (_values(_member(rows, feature, "Dataset", name), name) for feature in (inputs, targets))
+        if x.dtype.kind in "SU":
+            raise InputError(f"{rows.name}/{inputs} in {name} holds words, where numbers belong.")
+        yield Block(client, x, y, test)
+
+
+def _member(group: Any, key: str, kind: str, file: Path) -> Any:
+    """What a group holds under a name, in this very file: links may lead to any file of the machine."""
+    link = group.get(key, getlink=True)
+    where = f"{group.name.rstrip('/')}/{key} in {file}"
+    if type(link).__name__ != "HardLink":
+        raise InputError(f"{where} is a link to another place; copy what it leads to into the file.")
+    found = group[key]
+    if type(found).__name__ != kind:
+        raise InputError(f"{where} is a {type(found).__name__}, where a {kind} belongs.")
+    return found
+
+
+def _values(dataset: Any, file: Path) -> np.ndarray:
+    """Numbers or words."""
+    where = f"{dataset.name} in {file}"
+    if dataset.is_virtual or dataset.external:
+        raise InputError(f"{where} keeps its values in another file; copy them into this one.")
+    if dataset.shape is None:
+        raise InputError(f"{where} is empty; give one row per example.")
+    require(dataset.nbytes, where)
+    if dataset.dtype.kind == "O" and dataset.dtype.metadata and dataset.dtype.metadata.get("vlen") in (str, bytes):
+        return np.asarray(dataset.asstr()[()]).astype(np.str_)
+    if dataset.dtype.kind not in "biufSU":
+        raise InputError(f"{where} is of type {dataset.dtype}; give numbers or words.")
+    return np.asarray(dataset[()])

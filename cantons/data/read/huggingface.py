@@ -10,7 +10,7 @@ import numpy as np
 from cantons.data.federation import Federation
 from cantons.data.provenance import recorded
 from cantons.data.read.columns import Columns, as_table
-from cantons.data.read.files import reading
+from cantons.data.read.files import decoding, reading
 from cantons.data.read.nulls import no_nulls
 from cantons.data.split.divide import Division, from_table
 from cantons.data.table import Table
@@ -56,7 +56,12 @@ def read_huggingface(source: Any, *, inputs: str | list[str], targets: str, clie
         whole, test = source, None
     else:
         raise InputError(f"read_huggingface got a {type(source).__name__}; give a Dataset, a DatasetDict or a folder.")
-    columns = Columns(where, whole.column_names, lambda name: _array(whole, name, f"column {name!r} in {where}"))
+
+    def read(name: str) -> np.ndarray:
+        with decoding(where, "which should be a sound dataset"):
+            return _array(whole, name, f"column {name!r} in {where}")
+
+    columns = Columns(where, whole.column_names, read)
     table = as_table(columns, inputs=inputs, targets=targets, client=client, regression=regression)
     return table._replace(test=test)
 
@@ -77,8 +82,12 @@ def _join_splits(datasets: Any, splits: Any, where: str) -> tuple[Any, np.ndarra
 def _from_disk(datasets: Any, path: str | Path) -> Any:
     with reading(path):
         try:
-            return datasets.load_from_disk(str(path))
-        except (FileNotFoundError, ValueError, KeyError) as error:
+            with decoding(path, "which should be a dataset"):
+                found = datasets.load_from_disk(str(path))
+                for part in found.values() if isinstance(found, datasets.DatasetDict) else [found]:
+                    part.data.table.validate(full=True)  # a damaged offset would be followed out of the file
+                return found
+        except (InputError, FileNotFoundError) as error:
             raise InputError(f"cannot read {path}: it is not a whole folder as save_to_disk writes it; "
                              "files of other kinds have readers of their own, such as parquet.") from error
 

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from cantons.data.checks import as_float32
 from cantons.data.federation import Federation
 from cantons.data.prepare.vocabulary import fit_vocabulary, number_characters
 from cantons.data.provenance import recorded
 from cantons.data.read.blocks import Block, join
-from cantons.data.read.files import list_files, reading
+from cantons.data.read.files import decoding, list_files, read_text, reading
 from cantons.data.split.divide import NaturalDivision, from_table
 from cantons.data.table import Table, with_labels
 from cantons.errors import InputError
@@ -47,9 +48,8 @@ def leaf(
 def read_leaf(path: str | Path, *, regression: bool = False) -> Table:
     """Read all users; those who stand in several files have the rows of all."""
     with reading(path):
-        blocks = [block for file, test in _files(Path(path)) for block in _users(file, test)]
-    table = join(blocks, path)
-    return _characters(table, path) if table.inputs.dtype.kind == "U" else with_labels(table, regression, path)
+        table = join([block for file, test in _files(Path(path)) for block in _users(file, test)], path)
+        return _characters(table, path) if table.inputs.dtype.kind == "U" else with_labels(table, regression, path)
 
 
 def _files(path: Path) -> list[tuple[Path, bool]]:
@@ -63,11 +63,9 @@ def _files(path: Path) -> list[tuple[Path, bool]]:
 
 
 def _users(path: Path, test: bool) -> Iterator[Block]:
-    with reading(path):
-        try:
-            content = json.loads(path.read_text("utf-8"))
-        except json.JSONDecodeError as error:
-            raise InputError(f"cannot read {path}: it is not JSON: {error}.") from error
+    text = read_text(path)
+    with decoding(path, "which should be JSON"):
+        content = json.loads(text)
     for key, kind in (("users", list), ("num_samples", list), ("user_data", dict)):
         if not isinstance(content, dict) or not isinstance(content.get(key), kind):
             raise InputError(f"{path} has no {kind.__name__} {key!r}; LEAF's files have the lists users and "
@@ -79,23 +77,26 @@ def _users(path: Path, test: bool) -> Iterator[Block]:
         data = content["user_data"].get(str(user))
         if not isinstance(data, dict) or "x" not in data or "y" not in data:
             raise InputError(f"user_data in {path} has no x and y for user {user!r}; give both.")
-        block = Block(str(user), _array(data["x"], f"x of user {user!r} in {path}"),
-                      _array(data["y"], f"y of user {user!r} in {path}"), test)
+        block = Block(str(user), _array(data["x"], f"x of user {user!r} in {path}", single=True),
+                      _array(data["y"], f"y of user {user!r} in {path}", single=False), test)
         if len(block.targets) != size:
             raise InputError(f"num_samples in {path} is {size} for user {user!r}, who has {len(block.targets)} y; "
                              "is the file whole?")
         yield block
 
 
-def _array(values: Any, which: str) -> np.ndarray:
+def _array(values: Any, which: str, *, single: bool) -> np.ndarray:
+    """Numbers or words; floats in `single` precision, except for labels, which must stay what they are."""
     try:
         array = np.array(values)
-    except ValueError:
+    except (ValueError, TypeError, OverflowError):
         array = np.empty(0, object)  # lists of unequal length
     if array.ndim == 0 or array.dtype.kind not in "biufU":
         raise InputError(f"{which} is no list of numbers, of strings or of equally long lists of numbers; "
                          "mend or remove it.")
-    return array.astype(np.float32) if array.dtype.kind == "f" else array
+    if array.dtype.kind != "f":
+        return array
+    return as_float32(which, array, lambda row: f"row {row} (from 0)") if single else array
 
 
 def _characters(table: Table, path: str | Path) -> Table:

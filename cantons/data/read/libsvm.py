@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from math import prod
 from pathlib import Path
 
 import numpy as np
 
+from cantons.data.checks import as_float32
 from cantons.data.federation import Federation
 from cantons.data.prepare.scaling import Scale
 from cantons.data.provenance import recorded
-from cantons.data.read.files import reading
+from cantons.data.read.files import decoding, reading
 from cantons.data.split.divide import MadeDivision, from_table
 from cantons.data.table import Table, with_labels
-from cantons.errors import InputError
+from cantons.memory import require
 from cantons.options import Flat
 from cantons.ranges import Count
 
@@ -42,9 +44,9 @@ def read_libsvm(path: str | Path, *, regression: bool = False) -> Table:
     from sklearn.datasets import load_svmlight_file  # slow to import, and only needed here
 
     with reading(path):
-        try:
-            rows, values = load_svmlight_file(str(path), dtype=np.float32)
-        except ValueError as error:
-            reason = f"cannot read {path}, whose lines should be 'label index:value ...': {error}."
-            raise InputError(reason) from error
-    return with_labels(Table(rows.toarray(), values, None), regression, path)
+        with decoding(path, "whose lines should be 'label index:value ...'"):
+            rows, values = load_svmlight_file(str(path))
+        require(4 * prod(rows.shape), f"{path}, with {rows.shape[0]} rows and indices up to {rows.shape[1]},")
+        rows.data = as_float32("inputs", rows.data, lambda place: (
+            f"row {np.searchsorted(rows.indptr, place, 'right') - 1} (from 0)"))
+        return with_labels(Table(rows.toarray(), values, None), regression, path)

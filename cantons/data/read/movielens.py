@@ -9,6 +9,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from cantons.data.checks import check_numbers
 from cantons.data.federation import Federation
 from cantons.data.provenance import recorded
 from cantons.data.read.columns import Columns, numbers
@@ -18,7 +19,7 @@ from cantons.data.read.npz import arrays
 from cantons.data.split.divide import NaturalDivision, fraction_held, from_table
 from cantons.data.split.holdout import mark_last_rows
 from cantons.data.split.partition import natural
-from cantons.data.table import Table
+from cantons.data.table import EXACT, Table
 from cantons.errors import InputError, one_of
 from cantons.options import Flat
 
@@ -53,6 +54,12 @@ def read_movielens(path: str | Path, *, target: Target = "rating") -> Table:
     one_of("target", target, get_args(Target))
     with reading(path):
         user, movie, rating, time = _ratings(_file(Path(path)))
+        for what, values in (("users", user), ("movies", movie)):
+            if values.dtype.kind not in "iu":
+                odd = values[(values != np.floor(values)) | ~np.isfinite(values) | (np.abs(values) > EXACT)]
+                raise InputError(f"{what} hold {odd[0] if len(odd) else values[0]}; ids are whole numbers.")
+        for what, values in (("ratings", rating), ("timestamps", time)):
+            check_numbers(what, values.astype(np.float64), lambda row: f"row {row} (from 0)")
     ids, inputs = np.unique(movie, return_inverse=True)
     liked = target == "like"
     targets = (rating >= LIKED).astype(np.int32) if liked else rating.astype(np.float32)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zipfile
-import zlib
 from pathlib import Path
 from typing import BinaryIO
 
@@ -12,11 +11,14 @@ import numpy as np
 from cantons.data.federation import Federation
 from cantons.data.provenance import recorded
 from cantons.data.read.columns import Columns, as_table
-from cantons.data.read.files import reading
+from cantons.data.read.files import decoding, reading, shorten
 from cantons.data.split.divide import Division, from_table
 from cantons.data.table import Table
 from cantons.errors import InputError
+from cantons.memory import require
 from cantons.options import Flat
+
+ARRAY = b"\x93NUMPY"  # how a file with a single array begins
 
 
 @recorded
@@ -51,20 +53,28 @@ def read_npz(path: str | Path, *, inputs: str = "x", targets: str = "y", client:
 
 def arrays(file: BinaryIO, path: str | Path) -> Columns:
     """The arrays of a NumPy archive, to be read while the file is open."""
-    try:
-        archive = np.load(file, allow_pickle=False)
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"cannot read {path}: it is not an npz file; write one with np.savez.") from error
-    if not isinstance(archive, np.lib.npyio.NpzFile):
+    if file.read(len(ARRAY)) == ARRAY:
         raise InputError(f"{path} holds a single array without a name; write an npz file with np.savez.")
+    file.seek(0)
+    if not zipfile.is_zipfile(file):
+        raise InputError(f"cannot read {path}: it is not an npz file; write one with np.savez.")
+    with decoding(path, "which should be an npz file as np.savez writes it"):
+        archive = np.lib.npyio.NpzFile(file, own_fid=False, allow_pickle=False)
+        assert archive.zip is not None
+        sizes = {member.filename.removesuffix(".npy"): member.file_size for member in archive.zip.infolist()}
 
     def read(name: str) -> np.ndarray:
+        require(sizes.get(name, 0), f"array {name!r} in {path}")  # a few bytes may unpack to a great many
         try:
-            return archive[name]
-        except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-            if "allow_pickle" in str(error):
+            with decoding(path, "which should be an npz file"):
+                values = archive[name]
+        except (InputError, OSError, EOFError) as error:
+            if "Object arrays" in str(error):
                 raise InputError(f"array {name!r} in {path} is pickled, and unpickling can run any code; "
                                  "save it again as numbers or strings.") from error
-            raise InputError(f"array {name!r} in {path} is damaged: {error}.") from error
+            raise InputError(f"array {name!r} in {path} is damaged: {shorten(error.__cause__ or error)}.") from error
+        if not isinstance(values, np.ndarray):
+            raise InputError(f"{name!r} in {path} is no array; write it with np.savez.")
+        return values
 
     return Columns(path, archive.files, read, "array")

@@ -10,11 +10,12 @@ import numpy as np
 from cantons.data.federation import Federation
 from cantons.data.provenance import recorded
 from cantons.data.read.columns import Columns, as_table
-from cantons.data.read.files import reading
+from cantons.data.read.files import decoding, reading
 from cantons.data.read.nulls import no_nulls
 from cantons.data.split.divide import Division, from_table
 from cantons.data.table import Table
 from cantons.errors import InputError
+from cantons.memory import require
 from cantons.optional import optional_import
 from cantons.options import Flat
 
@@ -47,14 +48,18 @@ def read_parquet(path: str | Path, *, targets: str, inputs: str | list[str] | No
     """Read the columns that are asked for, and no others."""
     files = optional_import("pyarrow.parquet", "parquet", user="this data")
     with reading(path):
-        try:
+        with decoding(path, "which should be parquet"):
             file = files.ParquetDataset(path)
-            columns = Columns(path, file.schema.names,
-                              lambda name: _array(file.read(columns=[name])[name], f"column {name!r} in {path}"))
-            return as_table(columns, inputs=inputs, targets=targets, client=client, time=time, regression=regression)
-        except optional_import("pyarrow", "parquet", user="this data").ArrowException as error:
-            reason = str(error).partition("\n")[0].rstrip(".")
-            raise InputError(f"cannot read {path}, which should be parquet: {reason}.") from error
+            names = file.schema.names
+            rows = sum(part.metadata.num_rows for part in file.fragments)
+
+        def read(name: str) -> np.ndarray:
+            require(8 * rows, f"column {name!r} in {path}")  # a few bytes may say that a value comes many times
+            with decoding(path, "which should be parquet"):
+                return _array(file.read(columns=[name])[name], f"column {name!r} in {path}")
+
+        return as_table(Columns(path, names, read), inputs=inputs, targets=targets, client=client, time=time,
+                        regression=regression)
 
 
 def _array(column: Any, which: str) -> np.ndarray:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cantons.data.checks import as_labels, finite
+from cantons.data.checks import as_array, as_float32, as_labels, check_numbers
 from cantons.data.federation import Federation, Population
 from cantons.data.provenance import recorded
 from cantons.data.read.csv import read_csv
@@ -77,7 +77,7 @@ def from_stream(stream: Stream, *, step: str = "row", ticks: int | None = None, 
                          "\"row\" has none.")
     if not len(stream.time):
         raise InputError("the stream has no rows, so nobody would ever play; give at least one example.")
-    finite("times", stream.time, _where)
+    check_numbers("times", stream.time, _where)
     if stream.classes is not None:
         stream = stream._replace(targets=as_labels(stream.targets, stream.classes, _where))
     held = mark_last_rows(test, stream.client, len(stream.names))
@@ -121,8 +121,8 @@ def from_iterable(rows: Iterable[tuple], *, clients: int | str | None = None, re
         targets.append(y)
     if not owners:
         raise InputError("the iterable has no rows; give at least one example.")
-    table = Table(_matrix(inputs), np.asarray(targets), None, np.asarray(owners),
-                  times=np.arange(len(owners), dtype=float))
+    table = Table(_matrix(inputs), as_array("y of the iterable", targets), None,
+                  as_array("clients of the iterable", owners), times=np.arange(len(owners), dtype=float))
     return as_stream(with_labels(table, regression, "the iterable"))
 
 
@@ -177,6 +177,8 @@ def _matrix(inputs: list) -> np.ndarray:
         keys = sorted({key for x in inputs for key in x})
         inputs = [[x.get(key, 0) for key in keys] for x in inputs]
     try:
-        return np.asarray(inputs, np.float32)
-    except (TypeError, ValueError) as error:
+        return as_float32("x of the iterable", np.asarray(inputs, np.float64), _where)
+    except InputError:
+        raise
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"x of the iterable cannot be made rows of numbers: {error}.") from error

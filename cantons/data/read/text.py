@@ -17,7 +17,7 @@ from cantons.data.federation import Federation
 from cantons.data.prepare.vocabulary import fit_vocabulary, number_characters
 from cantons.data.provenance import recorded
 from cantons.data.read.columns import column
-from cantons.data.read.files import list_files, reading
+from cantons.data.read.files import list_files, read_text, reading
 from cantons.data.read.npz import arrays
 from cantons.data.split.divide import NaturalDivision, from_table
 from cantons.data.table import Table
@@ -98,13 +98,8 @@ def read_authors(path: str | Path) -> Mapping[str, str] | Mapping[int, str]:
     """
     with reading(path):
         if Path(path).is_dir():
-            return {file.stem: _text(file) for file in list_files(Path(path), ".txt")}
+            return {file.stem: read_text(file) for file in list_files(Path(path), ".txt")}
         return _from_archive(path)
-
-
-def _text(file: Path) -> str:
-    with reading(file):
-        return file.read_text("utf-8-sig")
 
 
 def _from_archive(path: str | Path) -> dict[int, str]:
@@ -114,9 +109,12 @@ def _from_archive(path: str | Path) -> dict[int, str]:
         starts = column(archive, "client_start" if by_client else "post_start")
         owners = np.arange(len(starts) - 1) if by_client else column(archive, "post_author")
         content = column(archive, "text")
-    if content.dtype != np.uint8 or starts.dtype.kind not in "iu" or len(owners) != len(starts) - 1:
+    if (content.dtype != np.uint8 or starts.dtype.kind not in "iu" or owners.dtype.kind not in "iuU"
+            or {content.ndim, starts.ndim, owners.ndim} != {1} or not 0 < len(owners) == len(starts) - 1):
         raise InputError(f"{path} has text of type {content.dtype}, {len(starts)} starts and {len(owners)} owners; "
-                         "give bytes (uint8), the start of every piece and the end of the last, and an owner each.")
+                         "give bytes (uint8), the start of every piece and the end of the last, and an owner each, "
+                         "a whole number or a word, all of them in arrays with one axis.")
+    starts = starts.astype(np.int64)  # differences of unsigned numbers never fall; what wraps here is below 0
     if starts[0] < 0 or starts[-1] > len(content) or (np.diff(starts) < 0).any():
         raise InputError(f"the starts in {path} do not rise from 0 to at most {len(content)}, the length of its text.")
     pieces: dict[int, list[str]] = {}

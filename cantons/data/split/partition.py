@@ -22,7 +22,12 @@ def natural(ids: ArrayLike) -> tuple[np.ndarray, tuple[str, ...]]:
         raise InputError(f"client ids are of type {ids.dtype} and shape {ids.shape}; "
                          "give one integer or string per row.")
     distinct, numbers = np.unique(ids, return_inverse=True)
-    return numbers, tuple(map(str, distinct.tolist()))
+    names = tuple(map(str, distinct.tolist()))
+    try:
+        "".join(names).encode()  # seeds and files are made of these bytes
+    except UnicodeEncodeError as error:
+        raise InputError(f"the name of a client is no Unicode text ({error}); give it another one.") from error
+    return numbers, names
 
 
 def iid(rows: int, clients: int, *, seed: int = 0) -> np.ndarray:

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cantons.data.checks import as_rows, finite
+from cantons.data.checks import as_rows, check_numbers
 from cantons.data.federation import Federation, Population, gather
 from cantons.data.ragged import Ragged
 from cantons.data.seeds import generator
@@ -62,7 +62,7 @@ def task_protocol(
     tasks = draw_tasks(codes, clients, holdout=holdout, most=most, least=least, test_most=test_most,
                        seed=seed)
     used = np.unique(np.concatenate([tasks.train.ravel(), *tasks.test]))
-    finite("inputs", jax.tree.map(lambda leaf: leaf[used], inputs), lambda row: f"row {used[row]} (from 0)")
+    check_numbers("inputs", jax.tree.map(lambda leaf: leaf[used], inputs), lambda row: f"row {used[row]} (from 0)")
     positive = tasks.merged[codes].astype(np.int32)
     targets = positive if labels_as == "class" else (2 * positive - 1).astype(np.float32)
 
