@@ -74,5 +74,5 @@ def test_a_name_or_option_that_is_not_there_is_refused_with_the_nearest():
         architecture("mpl")
     with pytest.raises(InputError, match=r"unknown option of mlp 'hiden'. Did you mean 'hidden'\?"):
         architecture("mlp", hiden=[3])
-    with pytest.raises(InputError, match="a width in hidden is 0"):
+    with pytest.raises(InputError, match=r"hidden\[0\] is 0; give 1 or more"):
         mlp(hidden=[0])

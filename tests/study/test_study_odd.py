@@ -168,8 +168,8 @@ def test_what_does_not_fit_is_refused_before_it_is_taken(monkeypatch, make, sent
 
 def run(recipe, hidden=None, clock=None):
     data = ct.restaurants(examples=5)
-    model = ct.linear() if hidden is None else ct.mlp(hidden)
-    return ct.run(ct.regression(data, model), data, recipe, rounds=1, clock=clock)
+    problem = ct.regression(data, ct.linear() if hidden is None else ct.mlp(hidden))
+    return ct.run(problem, data, recipe, rounds=1, clock=clock)
 
 
 def look_at(*losses):
