@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 from cantons.errors import InputError
 
-PART = ".part"  # the ending of a file that is being written
+PARTS = re.compile(r"\..+\.[0-9a-f]{8}\.part|study\.json\.part")  # files being written, by this version and older ones
 LONGEST = 150  # bytes of a name that we make: most disks take 255, and .part and -seed are still to come
 SEPARATING = re.compile(r"[/\\\x00-\x1f\x7f]")  # what would leave a folder, or could not be typed
 
@@ -48,7 +48,7 @@ def writing(path: Path) -> Iterator[BinaryIO]:
         if place.exists() and not place.is_file():
             raise OSError(errno.EISDIR if place.is_dir() else errno.EINVAL,
                           "it is a folder" if place.is_dir() else "it is not a plain file")
-        part = place.parent / f".{place.name}.{secrets.token_hex(4)}{PART}"
+        part = place.parent / f".{place.name}.{secrets.token_hex(4)}.part"
         try:
             with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "wb") as file:
                 yield file
@@ -69,11 +69,11 @@ def write_text(path: Path, text: str) -> None:
 
 def append_line(path: Path, line: str) -> None:
     """Add one line; if it does not fit, the file is as long as before."""
-    with explain(path), path.open("ab") as file:
-        before = file.tell()
+    with explain(path), path.open("ab", buffering=0) as file:  # a buffer would try again when it is closed
+        before, rest = file.tell(), line.encode("utf-8") + b"\n"
         try:
-            file.write(line.encode("utf-8") + b"\n")
-            file.flush()
+            while rest:
+                rest = rest[file.write(rest):]
             os.fsync(file.fileno())
         except OSError:
             with suppress(OSError):
@@ -100,8 +100,14 @@ def set_aside(path: Path) -> Path:
 def remove_parts(folder: Path) -> None:
     """Remove what a kill has left half written; only for who holds the folder's lock."""
     with explain(folder):
-        for part in folder.glob(f"*{PART}"):
-            part.unlink(missing_ok=True)
+        for each in folder.iterdir():
+            if is_part(each):
+                each.unlink()
+
+
+def is_part(path: Path) -> bool:
+    """Whether this is a file of ours that was being written."""
+    return PARTS.fullmatch(path.name) is not None
 
 
 def check_replaceable(path: Path, overwrite: bool, ours: Callable[[Path], bool] = lambda path: False) -> None:

@@ -23,6 +23,7 @@ EVERYTHING = {*FOLDERS, *MODULES}
 MAY_IMPORT = {
     "errors": set(),
     "optional": {"errors"},
+    "files": {"errors"},
     "protocol": {"errors"},
     "shuffle": {"errors", "protocol"},
     "options": {"errors"},
@@ -37,7 +38,7 @@ MAY_IMPORT = {
     "algorithm": {"errors", "options", "protocol", "recipe", "problem", "aggregate", "mirror", "regret", "solve"},
     "clock": {"errors", "options", "protocol", "recipe", "shuffle"},
     "engine": {"errors", "protocol"},
-    "local_models": {"errors", "optional", "protocol", "engine"},
+    "local_models": {"errors", "files", "optional", "protocol", "engine"},
     "metrics": {"errors", "protocol"},
     "study": EVERYTHING - {"checks", "report", "cli"},
     "checks": EVERYTHING - {"report", "cli"},

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import cantons as ct
+from cantons.study.folder import Folder
 
 
 def play(out: Path, rounds: int, watcher: ct.Callback) -> list[Path]:
-    """Run every method on the same data from the same start; older demo folders are replaced."""
+    """Run every method on the same data from the same start; a demo that was begun there goes on."""
     data = ct.digits(clients=50, seed=0)
     one_model, two_models = ct.logistic(data), ct.residual(data)  # FedRes adds a private model to the shared one
     methods = {
@@ -22,8 +22,7 @@ def play(out: Path, rounds: int, watcher: ct.Callback) -> list[Path]:
     folders = []
     for name, (problem, recipe) in methods.items():
         folder = out / recipe.name
-        if (folder / "study.json").exists():
-            shutil.rmtree(folder)
-        ct.run(problem, data, recipe, rounds=rounds, cohort=25, out=folder, name=name, callbacks=[watcher])
+        ct.run(problem, data, recipe, rounds=rounds, cohort=25, out=folder, name=name, callbacks=[watcher],
+               resume=Folder(folder).has_begun())
         folders.append(folder)
     return folders

@@ -138,7 +138,7 @@ def description(described: Description) -> None:
                 click.echo(f"  {way:<5} {path:<28} {' x '.join(map(str, shape)) or ('1' if kind else ''):<10} {kind}")
 
 
-def federation(data: Federation, plot: Path | None) -> None:
+def federation(data: Federation, plot: Path | None, overwrite: bool = False) -> None:
     click.secho("the data, made with these options", bold=True)
     click.echo(data.describe())
     rows = data.train.inputs
@@ -147,7 +147,7 @@ def federation(data: Federation, plot: Path | None) -> None:
     if data.classes is not None:
         click.echo(f"label skew: {label_skew(data):.2f} (mean total variation from everybody's labels; 0: all alike)")
         if plot is not None:
-            click.echo(f"plot: {write_skew(label_counts(data), plot)}")
+            click.echo(f"plot: {write_skew(label_counts(data), plot, overwrite)}")
     elif plot is not None:
         raise InputError(f"{data.name} has numbers for targets, so there are no labels to plot.")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +14,7 @@ from cantons.errors import InputError
 from cantons.protocol import Evaluation, Progress, Session, Snapshot
 from cantons.study.callbacks import Callback
 from cantons.study.checkpoint import Checkpoints
-from cantons.study.folder import Folder
+from cantons.study.folder import Folder, plain
 from cantons.study.interrupt import Interruption
 from cantons.study.online_metrics import online_metrics
 from cantons.study.record import Columns, Row, Seen, diagnostics_row, score_row, summary_of, traffic_of, traffic_row
@@ -85,7 +85,7 @@ class Loop:
         state, done = self._restored(state)
         self._tell("started", self.study if len(self.runs) == 1 else {**self.study, "name": f"{len(self.runs)} runs"})
         self.traffic = traffic_of(*self.session.travel(state))
-        if done in self.evaluated and not self.logs[0].history:
+        if done in self.evaluated and any(log.lacks(done) for log in self.logs):
             self._evaluate(state)
         if done < self.rounds:
             self.session.prepare(state)
@@ -103,6 +103,9 @@ class Loop:
         """The newest sound checkpoint, or the beginning."""
         if self.saving is None:
             return state, 0
+        for log in self.logs:
+            for complaint in log.folder.complaints if log.folder is not None else ():
+                self.notice(complaint)
         store, done = self.saving.checkpoints, 0
         found = None if store is None else store.newest(_packed([log.start for log in self.logs]))
         if found is None:
@@ -122,11 +125,11 @@ class Loop:
                 state = self.session.restore(snapshots)
         if store is not None:
             store.drop_after(done)
-        for log, seen in zip(self.logs, (found[1].get("seen") if found and done else None) or [None] * len(self.logs),
-                             strict=True):
+        about, each = found[1] if found and done else {}, [None] * len(self.logs)
+        for log, seen, last in zip(self.logs, about.get("seen") or each, about.get("last") or each, strict=True):
             # From the beginning, the evaluation before round 0 is made again too: it may be there that local models are
             # left out.
-            log.rewind(done or -1, seen)
+            log.rewind(done or -1, seen, last, self.notice)
         return state, done
 
     def _advance(self, state: Any, done: int) -> tuple[Any, int]:
@@ -179,6 +182,7 @@ class Loop:
         assert self.saving is not None and self.saving.checkpoints is not None
         snapshots = self.session.whole(state)
         about = {"seconds": self.seconds + self.since, "seen": [log.seen._asdict() for log in self.logs],
+                 "last": [plain(log.history[-1]) if log.history else None for log in self.logs],
                  "outside": [snapshot.outside for snapshot in snapshots]}
         self.saving.checkpoints.save(done, _packed([one._replace(outside=None) for one in snapshots]), about)
         self.saved_at = time.monotonic()
@@ -230,11 +234,20 @@ class _Log:
         self.online = online_metrics(parts.problem, parts.algorithm, parts.clock, self.run.data,
                                      (start.state.server.shared, start.start_private), self.run.study["rounds"])
 
-    def rewind(self, done: int, seen: Mapping[str, Any] | None) -> None:
-        """Forget the evaluations after `done`: they will be made again."""
+    def rewind(self, done: int, seen: Mapping[str, Any] | None, last: Row | None,
+               notice: Callable[[str], None]) -> None:
+        """Forget the evaluations after `done`: they will be made again; `last` is the one the checkpoint came after."""
         assert self.folder is not None
-        self.history = self.folder.rewind(done)
+        self.history = self.folder.rewind(done, notice)
+        if last is not None and (not self.history or self.history[-1]["round"] < last["round"]):
+            self.history.append(last)  # the file has lost it
+            self.folder.append(last)
         self.seen = Seen() if seen is None else Seen(**seen)
+
+    def lacks(self, done: int) -> bool:
+        """Whether the evaluation after `done` rounds is missing, or its table of clients."""
+        missing = not self.history or self.history[-1]["round"] != done
+        return missing or (self.folder is not None and not self.folder.clients_file.exists())
 
     def measured(self, found: Evaluation, traffic: Mapping[str, int]) -> tuple[Row, Columns]:
         run = self.run
@@ -249,10 +262,14 @@ class _Log:
         return row, columns
 
     def write(self, record: Row, columns: Columns) -> None:
-        self.history.append(record)
+        """Write an evaluation; of one that is there already, only the table of clients."""
+        fresh = not self.history or self.history[-1]["round"] != record["round"]
         self.columns = columns
+        if fresh:
+            self.history.append(record)
         if self.folder is not None:
-            self.folder.append(record)
+            if fresh:
+                self.folder.append(record)
             self.folder.clients(columns)
 
     def look_at(self, progress: Progress) -> list[str]:
