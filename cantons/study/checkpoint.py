@@ -10,7 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
+import re
 import shutil
+from contextlib import AbstractContextManager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -31,7 +34,8 @@ class Checkpoints:
     """The checkpoints of one run; the `keep` newest stay."""
 
     def __init__(self, folder: Path, keep: int = 3):
-        logging.getLogger("absl").setLevel(logging.ERROR)  # orbax reports every step it takes
+        # Orbax reports every step it takes, and prints the tracebacks of its threads: what matters is raised anyway.
+        logging.getLogger("absl").setLevel(logging.CRITICAL)
         import orbax.checkpoint as orbax
 
         self._orbax, self._folder, self._keep = orbax, folder, keep
@@ -52,8 +56,9 @@ class Checkpoints:
             self._manager.save(round, force=True, args=args.Composite(
                 state=args.StandardSave(leaves), about=args.JsonSave({**about, "digest": _digest(leaves, about)})))
         except Exception as error:  # tensorstore has its own kinds for what a disk says
-            raise CannotWrite(f"cannot write the checkpoint of round {round} to {self._folder}: {_reason(error)}; the "
-                              "one before it is kept, go on from there (--resume) when that is cured.") from error
+            self._remove_unfinished(suppress(OSError))
+            raise CannotWrite(f"cannot write the checkpoint of round {round} to {self._folder}: {_reason(error)}; what "
+                              "was saved before is kept, go on from there when that is cured.") from error
 
     def newest(self, template: PyTree) -> tuple[PyTree, dict[str, Any], list[str]] | None:
         """The newest sound checkpoint in the shape of `template`, what was said of it, and what was passed over."""
@@ -70,8 +75,8 @@ class Checkpoints:
                 if about.pop("digest") != _digest(leaves, about):
                     raise ValueError("its bytes are not the ones that were written")
             except Exception as error:  # whatever a damaged file makes a reader raise
-                complaints.append(f"checkpoint of round {round} is damaged ({_reason(error)}); it is kept aside, and the "
-                                  "one before it used.")
+                complaints.append(f"the checkpoint of round {round} is damaged ({_reason(error)}); "
+                                  "using the one before it.")
                 self._damaged.append(round)
                 continue
             difference = _difference(_kinds(leaves), _kinds(wanted))
@@ -87,11 +92,18 @@ class Checkpoints:
             return
         for step in self._damaged:
             set_aside(self._folder / str(step))
+        self._remove_unfinished(explain(self._folder))
         with explain(self._folder):
-            for path in self._folder.iterdir():
-                if UNFINISHED in path.name or (path.name.isdecimal() and int(path.name) > round):
-                    shutil.rmtree(path)
+            for step in self._steps():
+                if step > round:
+                    shutil.rmtree(self._folder / str(step))
         self.__dict__.pop("_manager", None)  # it would remember them
+
+    def _remove_unfinished(self, failing: AbstractContextManager[Any]) -> None:
+        with failing:
+            for path in self._folder.iterdir():
+                if UNFINISHED in path.name:
+                    shutil.rmtree(path)
 
     def _steps(self) -> list[int]:
         """The rounds of the checkpoints, the newest first; read from the names, so that damage inside hides none."""
@@ -101,8 +113,9 @@ class Checkpoints:
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong, on one short line."""
-    words = str(getattr(error, "strerror", None) or error)
+    """What went wrong, on one short line; of tensorstore's long ones, what the system said."""
+    code = re.search(r"os_error_code='(\d+)'", str(error))
+    words = os.strerror(int(code[1])) if code else str(getattr(error, "strerror", None) or error)
     return words.splitlines()[0][:160] if words else type(error).__name__
 
 
