@@ -110,12 +110,12 @@ def is_part(path: Path) -> bool:
     return PARTS.fullmatch(path.name) is not None
 
 
-def check_replaceable(path: Path, overwrite: bool, ours: Callable[[Path], bool] = lambda path: False) -> None:
-    """Refuse to replace a file, unless it is `ours` or the user said so."""
+def check_replaceable(path: Path, overwrite: bool, ours: Callable[[Path], bool] = lambda path: False,
+                      instead: str = "replace it with --overwrite (in Python: overwrite=True)") -> None:
+    """Refuse to replace a file, unless it is `ours` or the user said so; `instead` tells what else may be done."""
     with explain(path):
         if path.is_file() and not overwrite and not ours(path):
-            raise InputError(f"{path} exists and was not written by this command; choose another name, or replace it "
-                             "with --overwrite (in Python: overwrite=True).")
+            raise InputError(f"{path} exists and was not written by this command; choose another name, or {instead}.")
 
 
 def begins_with(mark: bytes, within: int = 4096) -> Callable[[Path], bool]:

@@ -158,9 +158,9 @@ def demo(out: Path, rounds: int) -> None:
     from cantons.report import write_report
     from cantons.report.page import check_report
 
+    check_report(out / "report.html")
     click.echo(show.DEMO_TEXT)
     with show.watching() as watcher:
-        check_report(out / "report.html")
         folders = play(out, rounds, watcher)
     show.comparison(folders)
     click.echo(f"run folders: {', '.join(map(str, folders))}")
@@ -203,10 +203,12 @@ def describe(name: str, changes: tuple[str, ...], plot: Path | None, overwrite: 
         raise InputError(f"{name} is of kind {found[0].kind}; --set and --plot are for data.")
     made = about_data and bool(changes or plot or not any(each.required for each in found))
     data = federation_of(name, parsed(changes)) if made else None  # before anything is printed: it may be refused
+    if data is not None and plot is not None:
+        show.draw(data, plot, overwrite)
     for described in found:
         show.description(described)
     if data is not None:
-        show.federation(data, plot, overwrite)
+        show.federation(data, plot)
 
 
 @cantons.command()

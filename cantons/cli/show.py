@@ -138,7 +138,7 @@ def description(described: Description) -> None:
                 click.echo(f"  {way:<5} {path:<28} {' x '.join(map(str, shape)) or ('1' if kind else ''):<10} {kind}")
 
 
-def federation(data: Federation, plot: Path | None, overwrite: bool = False) -> None:
+def federation(data: Federation, plot: Path | None) -> None:
     click.secho("the data, made with these options", bold=True)
     click.echo(data.describe())
     rows = data.train.inputs
@@ -146,10 +146,14 @@ def federation(data: Federation, plot: Path | None, overwrite: bool = False) -> 
         click.echo(f"inputs: {' x '.join(map(str, rows.shape[1:])) or '1'}, from {rows.min():.4g} to {rows.max():.4g}")
     if data.classes is not None:
         click.echo(f"label skew: {label_skew(data):.2f} (mean total variation from everybody's labels; 0: all alike)")
-        if plot is not None:
-            click.echo(f"plot: {write_skew(label_counts(data), plot, overwrite)}")
-    elif plot is not None:
+    if plot is not None:
+        click.echo(f"plot: {plot}")
+
+
+def draw(data: Federation, plot: Path, overwrite: bool) -> None:
+    if data.classes is None:
         raise InputError(f"{data.name} has numbers for targets, so there are no labels to plot.")
+    write_skew(label_counts(data), plot, overwrite)
 
 
 def as_json(summary: Mapping[str, Any]) -> None:

@@ -33,10 +33,9 @@ $content
 """)
 
 
-def check_report(out: str | Path, overwrite: bool = False) -> Path:
-    """Refuse to replace a file that is not a report."""
-    check_replaceable(Path(out), overwrite, begins_with(GENERATOR))
-    return Path(out)
+def check_report(out: Path) -> None:
+    """Refuse a place in which something else than a report stands, before much work is done for one."""
+    check_replaceable(out, False, begins_with(GENERATOR), "move it away")
 
 
 def write_report(folders: Sequence[str | Path], out: str | Path, reference: str | None = None, *,
@@ -47,7 +46,8 @@ def write_report(folders: Sequence[str | Path], out: str | Path, reference: str 
     are held against, client by client: the first one by default. An older report in the same place is replaced;
     any other file only with `overwrite`.
     """
-    path = check_report(out, overwrite)
+    path = Path(out)
+    check_replaceable(path, overwrite, begins_with(GENERATOR))
     groups = collect(folders)
     methods = {group.label: group for group in groups}
     if reference is not None and reference not in methods:
