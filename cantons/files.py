@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -97,11 +97,11 @@ def set_aside(path: Path) -> Path:
     raise CannotWrite(f"cannot set {path} aside: there are {number} damaged ones already; remove them.")
 
 
-def remove_parts(folder: Path) -> None:
-    """Remove what a kill has left half written; only for who holds the folder's lock."""
+def remove_parts(folder: Path, names: Iterable[str]) -> None:
+    """Remove what a kill has left of these files, half written; only for who holds the folder's lock."""
     with explain(folder):
         for each in folder.iterdir():
-            if is_part(each):
+            if is_part(each) and any(each.name.lstrip(".").startswith(f"{name}.") for name in names):
                 each.unlink()
 
 

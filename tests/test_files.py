@@ -24,7 +24,7 @@ DOORS = {"files.py", "study/lock.py"}
 # Calls that write, whatever they are given, and those that may be given a buffer or a file that `writing` opened.
 WRITERS = {"write_text", "write_bytes", "touch", "mkdir", "makedirs", "rename", "renames", "symlink_to", "hardlink_to",
            "to_csv", "to_parquet", "savez", "savez_compressed", "save_file", "tofile", "mkstemp", "NamedTemporaryFile",
-           "memmap", "dump", "copy2", "copyfile", "copytree", "move"}
+           "memmap", "dump", "copy2", "copyfile", "copytree"}
 INTO = {"save", "savetxt", "savefig"}
 BUFFERS = {"file", "drawn", "stdout"}
 
@@ -41,9 +41,9 @@ def writes(call):
     if (name == "open" and owner == "os") or (name in ("replace", "rename") and owner == "os"):
         return True
     if name == "open":
-        modes = [each.value for each in (*call.args, *(word.value for word in call.keywords if word.arg == "mode"))
-                 if isinstance(each, ast.Constant) and isinstance(each.value, str)]
-        return any(set(mode) & set("wax+") and len(mode) < 4 for mode in modes)
+        place = 1 if isinstance(function, ast.Name) else 0
+        modes = [*call.args[place:place + 1], *(word.value for word in call.keywords if word.arg == "mode")]
+        return any(isinstance(mode, ast.Constant) and set(str(mode.value)) & set("wax+") for mode in modes)
     if (name in INTO and owner in ("np", "numpy", "plt")) or name == "savefig":
         target = call.args[0]
         return (target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")) not in BUFFERS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import sys
 from pathlib import Path
 
@@ -25,7 +24,7 @@ class Sentences(click.Group):
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise  # click ends quietly when nobody reads on
-            place = "read or write" if error.filename is None else f"use {os.fsdecode(error.filename)}"
+            place = "read or write" if error.filename is None else f"use {error.filename}"
             raise click.ClickException(f"cannot {place}: {error.strerror or error}.") from error
         except KeyboardInterrupt:
             sys.exit(130)

@@ -38,6 +38,7 @@ PACKAGES = ("cantons", "jax", "jaxlib", "numpy", "optax", "equinox", "orbax-chec
 FREE = ("rounds", "evaluate_every", "checkpoint_every", "keep", "engine", "name")
 
 
+FILES = ("study.json", "environment.json", "metrics.jsonl", "clients.csv", "summary.json")
 # Every study that was ever run has these.
 KEYS = ("name", "seed", "rounds", "algorithm", "data")
 
@@ -67,7 +68,7 @@ class Folder:
                         raise InputError(f"{self.path} already holds a run; resume it (--resume), or choose another "
                                          "folder.")
                     self._same_study(study)
-            remove_parts(self.path)
+            remove_parts(self.path, FILES)
             self.complaints = [self.lock.unable] if self.lock.unable else []
             self._set_damaged_aside()
             write_json(self.study_file, study)

@@ -202,7 +202,8 @@ class Loop:
             if log.folder is not None:
                 if len(self.runs) > 1:
                     Checkpoints(log.folder.path / "checkpoints", self.study["keep"]).save(
-                        self.rounds, snapshot, {"seconds": self.seconds / len(self.runs)})
+                        self.rounds, snapshot, {"seconds": self.seconds / len(self.runs),
+                                                "seen": [log.seen._asdict()], "last": [plain(log.history[-1])]})
                 log.folder.summary(summary)
             ended.append(Finished(log.history, log.columns, summary, snapshot))
         self._tell("finished", ended[0].summary)

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import cantons as ct
+from cantons.cli import demo
 from cantons.files import CannotWrite
 from cantons.study.checkpoint import Checkpoints
 from cantons.study.folder import Folder
@@ -88,6 +89,23 @@ def test_a_disk_without_locks_is_told(tmp_path, monkeypatch):
         assert "cannot be locked (No locks available)" in folder.complaints[0]
 
 
+def test_whoever_writes_to_a_run_folder_needs_its_lock(tmp_path, labels):
+    """A single run, and runs together as sweeps and rollouts have them; compare, demo and local models are single."""
+    parts = ct.logistic(labels), labels
+    for place in ("run", "many/1"):
+        (tmp_path / place).mkdir(parents=True)
+    locks = [Lock(tmp_path / "run"), Lock(tmp_path / "many" / "1")]
+    with pytest.raises(CannotWrite, match="is being written to by process"):
+        ct.run(*parts, ct.fedavg(), rounds=1, out=tmp_path / "run", resume=True)
+    with pytest.raises(CannotWrite, match="many/1 is being written to by process"):
+        ct.rollouts(*parts, [ct.fedavg(step_size=size) for size in (0.1, 0.2)], rounds=1, out=tmp_path / "many")
+    for lock in locks:
+        lock.release()
+    assert sorted(path.name for path in (tmp_path / "many").rglob("*") if path.is_file()) == [
+        "environment.json", "study.json"], "the folder before it was opened, and given back"
+    Lock(tmp_path / "many" / "0").release()
+
+
 # What is there already
 
 
@@ -113,6 +131,15 @@ def test_a_folder_of_somebody_else_is_refused_and_left_alone(tmp_path, theirs):
             Folder(tmp_path).open(STUDY, resume)
     assert [path.name for path in tmp_path.iterdir()] == [theirs]
     assert (tmp_path / theirs).read_text() == '{"title": "my study"}'
+
+
+def test_a_demo_does_not_delete_the_run_that_stands_in_its_place(tmp_path):
+    with Folder(tmp_path / "independent").open(STUDY, resume=False) as folder:
+        folder.append({"round": 0})
+    before = {path: path.read_bytes() for path in folder.path.iterdir()}
+    with pytest.raises(ct.InputError, match="holds another study"):
+        demo.play(tmp_path, 2, ct.Callback())
+    assert {path: path.read_bytes() for path in folder.path.iterdir()} == before
 
 
 def test_equal_points_of_a_grid_are_one_and_labels_stay_inside_their_folder():
