@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import itertools
 import os
 import re
 import secrets
@@ -87,14 +88,23 @@ def make_folder(path: Path) -> None:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename what is damaged to the first free name with .damaged at its end."""
+    """Rename what is damaged; nothing is replaced."""
     with explain(path):
-        for number in range(1, 1000):
-            place = path.with_name(f"{path.name}.damaged{'' if number == 1 else f'-{number}'}")
-            if not place.exists():
-                path.rename(place)
-                return place
-    raise CannotWrite(f"cannot set {path} aside: there are {number} damaged ones already; remove them.")
+        return path.rename(_damaged_name(path))
+
+
+def copy_aside(path: Path) -> Path:
+    """The same for a file of which something is still needed: until that is written anew, it stays."""
+    place = _damaged_name(path)
+    with writing(place) as file:
+        file.write(path.read_bytes())
+    return place
+
+
+def _damaged_name(path: Path) -> Path:
+    """The first free name with .damaged at its end."""
+    names = (path.with_name(f"{path.name}.damaged{f'-{number}' if number else ''}") for number in itertools.count())
+    return next(name for name in names if not name.exists())
 
 
 def remove_parts(folder: Path, names: Iterable[str]) -> None:

@@ -149,7 +149,7 @@ def test_what_is_set_aside_replaces_nothing(tmp_path):
     for text in ("one", "two"):
         (tmp_path / "x").write_text(text)
         set_aside(tmp_path / "x")
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"x.damaged": "one", "x.damaged-2": "two"}
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"x.damaged": "one", "x.damaged-1": "two"}
 
 
 @pytest.mark.parametrize("name", ["../../x", "/abs", "a/b", "a\\b", "", " ", ".", "..", "a\0b", "a\nb", "\x7f"])

@@ -13,7 +13,9 @@ import logging
 import os
 import re
 import shutil
-from contextlib import AbstractContextManager, suppress
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,7 @@ class Checkpoints:
     def __init__(self, folder: Path, keep: int = 3):
         # Orbax reports every step it takes, and prints the tracebacks of its threads: what matters is raised anyway.
         logging.getLogger("absl").setLevel(logging.CRITICAL)
+        logging.getLogger("asyncio").addFilter(_is_not_of_orbax)
         import orbax.checkpoint as orbax
 
         self._orbax, self._folder, self._keep = orbax, folder, keep
@@ -53,8 +56,9 @@ class Checkpoints:
         leaves = _leaves(state)
         args = self._orbax.args
         try:
-            self._manager.save(round, force=True, args=args.Composite(
-                state=args.StandardSave(leaves), about=args.JsonSave({**about, "digest": _digest(leaves, about)})))
+            with _no_late_complaints():
+                self._manager.save(round, force=True, args=args.Composite(
+                    state=args.StandardSave(leaves), about=args.JsonSave({**about, "digest": _digest(leaves, about)})))
         except Exception as error:  # tensorstore has its own kinds for what a disk says
             self._remove_unfinished(suppress(OSError))
             raise CannotWrite(f"cannot write the checkpoint of round {round} to {self._folder}: {_reason(error)}; what "
@@ -110,6 +114,24 @@ class Checkpoints:
         if not self._folder.is_dir():
             return []
         return sorted((int(path.name) for path in self._folder.iterdir() if path.name.isdecimal()), reverse=True)
+
+
+def _is_not_of_orbax(record: logging.LogRecord) -> bool:
+    return "orbax" not in record.getMessage()
+
+
+@contextmanager
+def _no_late_complaints() -> Iterator[None]:
+    """Of a save that fails, tensorstore's threads go on and find nobody to tell: that is not the user's business."""
+    before = sys.unraisablehook
+
+    def hook(unraisable: Any) -> None:
+        if "Event loop is closed" not in str(unraisable.exc_value):
+            before(unraisable)
+
+    sys.unraisablehook = hook
+    yield
+    sys.unraisablehook = before  # not after an error: they may still come
 
 
 def _reason(error: Exception) -> str:

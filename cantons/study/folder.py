@@ -28,7 +28,17 @@ import jax
 import numpy as np
 
 from cantons.errors import InputError
-from cantons.files import append_line, explain, is_part, make_folder, remove_parts, set_aside, write_text, writing
+from cantons.files import (
+    append_line,
+    copy_aside,
+    explain,
+    is_part,
+    make_folder,
+    remove_parts,
+    set_aside,
+    write_text,
+    writing,
+)
 from cantons.study.checkpoint import UNFINISHED
 from cantons.study.lock import NAME as LOCK
 from cantons.study.lock import Lock
@@ -136,7 +146,7 @@ class Folder:
         """Keep the sound evaluations up to `round`; the later ones will be made again."""
         rows, damaged = self._lines(until=round)
         if damaged:
-            aside = set_aside(self.metrics_file)
+            aside = copy_aside(self.metrics_file)
             lines = f"line{'s' if len(damaged) > 1 else ''} {', '.join(map(str, damaged))}"
             kept = ", ".join(str(row["round"]) for row in rows) or "none"
             notice(f"{self.metrics_file} is damaged in {lines}: it is kept as {aside.name}; the sound evaluations up "

@@ -126,10 +126,10 @@ class Loop:
         if store is not None:
             store.drop_after(done)
         about, each = found[1] if found and done else {}, [None] * len(self.logs)
-        for log, seen, last in zip(self.logs, about.get("seen") or each, about.get("last") or each, strict=True):
+        for log, seen, wrote in zip(self.logs, about.get("seen") or each, about.get("history") or each, strict=True):
             # From the beginning, the evaluation before round 0 is made again too: it may be there that local models are
             # left out.
-            log.rewind(done or -1, seen, last, self.notice)
+            log.rewind(done or -1, seen, wrote, self.notice)
         return state, done
 
     def _advance(self, state: Any, done: int) -> tuple[Any, int]:
@@ -182,7 +182,7 @@ class Loop:
         assert self.saving is not None and self.saving.checkpoints is not None
         snapshots = self.session.whole(state)
         about = {"seconds": self.seconds + self.since, "seen": [log.seen._asdict() for log in self.logs],
-                 "last": [plain(log.history[-1]) if log.history else None for log in self.logs],
+                 "history": [log.wrote() for log in self.logs],
                  "outside": [snapshot.outside for snapshot in snapshots]}
         self.saving.checkpoints.save(done, _packed([one._replace(outside=None) for one in snapshots]), about)
         self.saved_at = time.monotonic()
@@ -203,7 +203,7 @@ class Loop:
                 if len(self.runs) > 1:
                     Checkpoints(log.folder.path / "checkpoints", self.study["keep"]).save(
                         self.rounds, snapshot, {"seconds": self.seconds / len(self.runs),
-                                                "seen": [log.seen._asdict()], "last": [plain(log.history[-1])]})
+                                                "seen": [log.seen._asdict()], "history": [log.wrote()]})
                 log.folder.summary(summary)
             ended.append(Finished(log.history, log.columns, summary, snapshot))
         self._tell("finished", ended[0].summary)
@@ -235,14 +235,23 @@ class _Log:
         self.online = online_metrics(parts.problem, parts.algorithm, parts.clock, self.run.data,
                                      (start.state.server.shared, start.start_private), self.run.study["rounds"])
 
-    def rewind(self, done: int, seen: Mapping[str, Any] | None, last: Row | None,
+    def wrote(self) -> dict[str, Any]:
+        """What a checkpoint keeps of the evaluations before it: how many they are, and the last."""
+        return {"rows": len(self.history), "last": plain(self.history[-1]) if self.history else None}
+
+    def rewind(self, done: int, seen: Mapping[str, Any] | None, wrote: Mapping[str, Any] | None,
                notice: Callable[[str], None]) -> None:
-        """Forget the evaluations after `done`: they will be made again; `last` is the one the checkpoint came after."""
+        """Forget the evaluations after `done`: they will be made again; up to there the checkpoint `wrote` some."""
         assert self.folder is not None
         self.history = self.folder.rewind(done, notice)
-        if last is not None and (not self.history or self.history[-1]["round"] < last["round"]):
-            self.history.append(last)  # the file has lost it
-            self.folder.append(last)
+        if wrote is not None:
+            last = wrote["last"]
+            if last is not None and (not self.history or self.history[-1]["round"] < last["round"]):
+                self.history.append(last)  # the file has lost it
+                self.folder.append(last)
+            if len(self.history) < wrote["rows"]:
+                notice(f"{self.folder.metrics_file} has {len(self.history)} of the {wrote['rows']} evaluations up to "
+                       f"round {done}; the others are lost.")
         self.seen = Seen() if seen is None else Seen(**seen)
 
     def lacks(self, done: int) -> bool:

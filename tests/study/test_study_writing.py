@@ -221,6 +221,16 @@ def test_the_last_evaluation_comes_back_from_the_checkpoint(copy, labels, whole)
     assert again.history == json.loads(json.dumps(whole.history))
 
 
+def test_evaluations_that_are_gone_without_a_trace_are_told(copy, labels):
+    lines = (copy / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    (copy / "metrics.jsonl").write_bytes(lines[0])
+    notices = Notices()
+    again = play(labels, copy, resume=True, callbacks=[notices])
+    assert notices.sentences == [
+        f"{copy}/metrics.jsonl has 2 of the 4 evaluations up to round 12; the others are lost."]
+    assert [row["round"] for row in again.history] == [0, 12]
+
+
 @pytest.mark.parametrize("name", ["summary.json", "environment.json", "clients.csv"])
 def test_a_damaged_file_is_told_and_kept_aside_and_made_again(copy, labels, whole, name):
     sound = (copy / name).read_bytes()
