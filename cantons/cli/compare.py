@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 from cantons.cli.changes import parsed_algorithm
 from cantons.data import Federation
 from cantons.errors import InputError, unknown
+from cantons.files import folder_name, without_separators
 from cantons.study.callbacks import Callback
+from cantons.study.folder import Folder
 from cantons.study.read import Study, read_study
 from cantons.study.registry import make_algorithm, make_problem, part
 
@@ -44,8 +46,7 @@ def play(methods: Sequence[Method], out: Path, reference: str | None, watcher: C
     for folder, study in runs.items():
         study.check_folder(folder, accept_changes)
     for folder, study in runs.items():
-        study.run(out=folder, resume=(folder / "study.json").exists(), accept_changes=accept_changes,
-                  callbacks=[watcher])
+        study.run(out=folder, resume=Folder(folder).has_begun(), accept_changes=accept_changes, callbacks=[watcher])
     return list(runs)
 
 
@@ -67,7 +68,7 @@ def of_studies(paths: Sequence[Path], seeds: int, changes: Mapping[str, Any]) ->
     for path in paths:
         versions = _versions(path, seeds, changes)
         name = versions[0].settings.name or path.stem
-        methods.append(Method(name, name, versions))
+        methods.append(Method(name, folder_name(name), versions))
     return methods
 
 
@@ -90,7 +91,7 @@ def of_algorithms(path: Path, algorithms: Sequence[str], seeds: int, changes: Ma
         given = {f"algorithm.{key}": value for key, value in options.items()}
         label = ", ".join([name, *(f"{key}={value}" for key, value in options.items())])
         versions = _versions(path, seeds, {**changes, "name": label, "algorithm": table, **given})
-        methods.append(Method(label, label.replace(", ", ",").replace("/", "_"), versions))
+        methods.append(Method(label, folder_name(without_separators(label.replace(", ", ","))), versions))
     return methods
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import cantons as ct
+from cantons.study.folder import Folder
 
 
 def play(out: Path, rounds: int, watcher: ct.Callback) -> list[Path]:
@@ -22,6 +23,6 @@ def play(out: Path, rounds: int, watcher: ct.Callback) -> list[Path]:
     for name, (problem, recipe) in methods.items():
         folder = out / recipe.name
         ct.run(problem, data, recipe, rounds=rounds, cohort=25, out=folder, name=name, callbacks=[watcher],
-               resume=(folder / "study.json").exists())
+               resume=Folder(folder).has_begun())
         folders.append(folder)
     return folders

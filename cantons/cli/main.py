@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import warnings
 from pathlib import Path
@@ -20,13 +21,16 @@ class Sentences(click.Group):
             with warnings.catch_warnings():
                 warnings.simplefilter("always", Notice)
                 warnings.showwarning = _show_warning
-                return super().invoke(context)
+                result = super().invoke(context)
+            sys.stdout.flush()  # here, where a full disk still gets its sentence
+            return result
         except InputError as error:
             raise click.ClickException(str(error)) from error
         except OSError as error:
-            if error.filename is None:
-                raise
-            raise click.ClickException(f"cannot use {error.filename}: {error.strerror}.") from error
+            if error.errno == errno.EPIPE:
+                raise  # click ends quietly when nobody reads on
+            place = "read or write" if error.filename is None else f"use {error.filename}"
+            raise click.ClickException(f"cannot {place}: {error.strerror or error}.") from error
         except KeyboardInterrupt:
             sys.exit(130)
 
@@ -68,6 +72,8 @@ def run(study: Path, out: Path | None, rounds: int | None, seed: int | None, cha
     """Run the study described in the TOML file STUDY and write its run folder."""
     from cantons.cli import show
     from cantons.cli.changes import parsed
+    from cantons.files import folder_name
+    from cantons.study.folder import Folder
     from cantons.study.read import read_study
     from cantons.study.sweep import label
 
@@ -76,8 +82,8 @@ def run(study: Path, out: Path | None, rounds: int | None, seed: int | None, cha
     checked = read_study(study, changed | asked)
     apart = {key: value for key, value in changed.items() if key not in ("name", "seed", "rounds")}
     name = ",".join([checked.settings.name or study.stem, *([label(apart)] if apart else [])])
-    folder = out or Path("results") / f"{name}-{checked.settings.seed}"
-    if not resume and (folder / "study.json").exists():
+    folder = out or Path("results") / f"{folder_name(name)}-{checked.settings.seed}"
+    if not resume and Folder(folder).has_begun():
         raise InputError(f"{folder} already holds a run; go on with it (--resume), or choose another folder (--out).")
     with show.watching(quiet=as_json) as watcher:
         result = checked.run(out=folder, resume=resume, accept_changes=accept_changes, callbacks=[watcher])
@@ -112,6 +118,7 @@ def compare(studies: tuple[Path, ...], seeds: int, out: Path, rounds: int | None
     from cantons.cli.changes import parsed
     from cantons.cli.compare import of_algorithms, of_studies, play
     from cantons.report import write_report
+    from cantons.report.page import check_report
 
     if algorithms and len(studies) > 1:
         raise InputError("--algorithm takes the place of the algorithm in one study; give a single study with it.")
@@ -119,6 +126,7 @@ def compare(studies: tuple[Path, ...], seeds: int, out: Path, rounds: int | None
     with show.watching() as watcher:
         methods = (of_algorithms(studies[0], algorithms, seeds, asked, watcher) if algorithms
                    else of_studies(studies, seeds, asked))
+        check_report(out / "report.html")
         folders = play(methods, out, reference, watcher, accept_changes)
     show.comparison(folders)
     click.echo(f"report: {write_report(folders, out / 'report.html', reference if len(methods) > 1 else None)}")
@@ -158,11 +166,12 @@ def sweep(study: Path, grids: tuple[str, ...], seeds: int, out: Path | None, rou
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="The HTML file.  [default: FIRST FOLDER/report.html]")
 @click.option("--reference", help="The method the others are held against, by name.  [default: the first]")
-def report(folders: tuple[Path, ...], out: Path | None, reference: str | None) -> None:
+@click.option("--overwrite", is_flag=True, help="Replace a file in that place that this command did not write.")
+def report(folders: tuple[Path, ...], out: Path | None, reference: str | None, overwrite: bool) -> None:
     """Write one self-contained HTML page about the runs in FOLDERS; runs that differ by seed are put together."""
     from cantons.report import write_report
 
-    click.echo(write_report(folders, out or folders[0] / "report.html", reference))
+    click.echo(write_report(folders, out or folders[0] / "report.html", reference, overwrite=overwrite))
 
 
 @cantons.command()
@@ -173,7 +182,9 @@ def demo(out: Path, rounds: int) -> None:
     from cantons.cli import show
     from cantons.cli.demo import play
     from cantons.report import write_report
+    from cantons.report.page import check_report
 
+    check_report(out / "report.html")
     click.echo(show.DEMO_TEXT)
     with show.watching() as watcher:
         folders = play(out, rounds, watcher)
@@ -201,7 +212,8 @@ def list_parts(kind: str | None) -> None:
 @click.option("--set", "changes", multiple=True, metavar="OPTION=VALUE",
               help="For data: make it with this option, as in --set clients=20; may be repeated.")
 @click.option("--plot", type=click.Path(path_type=Path), help="For data: draw who has which labels to this file.")
-def describe(name: str, changes: tuple[str, ...], plot: Path | None) -> None:
+@click.option("--overwrite", is_flag=True, help="Replace a file in that place that this command did not write.")
+def describe(name: str, changes: tuple[str, ...], plot: Path | None, overwrite: bool) -> None:
     """Say what the part NAME does, where it comes from and what its options are.
 
     For an algorithm, also what leaves the client: every leaf that travels. For data, or for a study file, also the
@@ -217,6 +229,8 @@ def describe(name: str, changes: tuple[str, ...], plot: Path | None) -> None:
         raise InputError(f"{name} is of kind {found[0].kind}; --set and --plot are for data.")
     made = about_data and bool(changes or plot or not any(each.required for each in found))
     data = federation_of(name, parsed(changes)) if made else None  # before anything is printed: it may be refused
+    if data is not None and plot is not None:
+        show.draw(data, plot, overwrite)
     for described in found:
         show.description(described)
     if data is not None:
@@ -251,8 +265,10 @@ def check(name: str, changes: tuple[str, ...]) -> None:
 @click.option("--client", help="Predict as this client, by name or number; else as a stranger.")
 @click.option("--array", default="x", show_default=True, help="Which array of an .npz file holds the inputs.")
 @click.option("--out", type=click.Path(path_type=Path), help="Write a .npy file instead of printing CSV.")
+@click.option("--overwrite", is_flag=True, help="Replace a file in that place that this command did not write.")
 @TRUST
-def predict(inputs: Path, folder: Path, client: str | None, array: str, out: Path | None, trust: bool) -> None:
+def predict(inputs: Path, folder: Path, client: str | None, array: str, out: Path | None, overwrite: bool,
+            trust: bool) -> None:
     """Predict with a trained model for the rows of INPUTS (.npy, .npz or .csv).
 
     Give them as the data of the run are: a CSV file may have the same columns, and what the run scaled is scaled.
@@ -260,12 +276,16 @@ def predict(inputs: Path, folder: Path, client: str | None, array: str, out: Pat
     import numpy as np
 
     from cantons.cli.predict import rows_for
+    from cantons.files import check_replaceable, writing
     from cantons.study.load import load
 
+    if out is not None:
+        check_replaceable(out, overwrite)
     trained = load(folder, trust=trust)
     outputs = trained.predict(rows_for(trained, folder, inputs, array), client)
     if out is not None:
-        np.save(out, outputs)
+        with writing(out) as file:
+            np.save(file, outputs)
         click.echo(out)
     else:
         np.savetxt(sys.stdout, outputs.reshape(len(outputs), -1), delimiter=",", fmt="%.6g")
@@ -274,13 +294,17 @@ def predict(inputs: Path, folder: Path, client: str | None, array: str, out: Pat
 @cantons.command()
 @click.option("--run", "folder", type=click.Path(path_type=Path), required=True, help="The run folder.")
 @click.option("--out", type=click.Path(path_type=Path), help="Where to write.  [default: RUN/export]")
+@click.option("--overwrite", is_flag=True, help="Replace a file in that place that this command did not write.")
 @TRUST
-def export(folder: Path, out: Path | None, trust: bool) -> None:
+def export(folder: Path, out: Path | None, overwrite: bool, trust: bool) -> None:
     """Write the shared and the private parts of a trained model as safetensors, with a JSON that explains them."""
+    from cantons.study.export import check_export
     from cantons.study.export import export as write
     from cantons.study.load import load
 
-    for path in write(load(folder, trust=trust), out or folder / "export"):
+    place = out or folder / "export"
+    check_export(place, overwrite)
+    for path in write(load(folder, trust=trust), place, overwrite=overwrite):
         click.echo(path)
 
 

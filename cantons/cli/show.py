@@ -26,7 +26,7 @@ from cantons.report.skew import write_skew
 from cantons.report.table import COLUMNS, cells, comparison_rows
 from cantons.study.callbacks import Callback
 from cantons.study.describe import Description
-from cantons.study.folder import plain
+from cantons.study.plain import plain
 from cantons.study.sweep import Outcome
 
 DEMO_TEXT = """\
@@ -146,10 +146,14 @@ def federation(data: Federation, plot: Path | None) -> None:
         click.echo(f"inputs: {' x '.join(map(str, rows.shape[1:])) or '1'}, from {rows.min():.4g} to {rows.max():.4g}")
     if data.classes is not None:
         click.echo(f"label skew: {label_skew(data):.2f} (mean total variation from everybody's labels; 0: all alike)")
-        if plot is not None:
-            click.echo(f"plot: {write_skew(label_counts(data), plot)}")
-    elif plot is not None:
+    if plot is not None:
+        click.echo(f"plot: {plot}")
+
+
+def draw(data: Federation, plot: Path, overwrite: bool) -> None:
+    if data.classes is None:
         raise InputError(f"{data.name} has numbers for targets, so there are no labels to plot.")
+    write_skew(label_counts(data), plot, overwrite)
 
 
 def as_json(summary: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Owns: clients whose local model is anything at all. May import: engine, protocol, errors, optional."""
+"""Owns: clients whose local model is anything at all. May import: engine, protocol, errors, files, optional."""
 
 from cantons.local_models.estimators import PartialFit, Refit
 from cantons.local_models.linear import Linear

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from cantons.files import writing
 from cantons.local_models.linear import flat
 from cantons.local_models.saving import try_saving
 from cantons.optional import optional_import
@@ -49,7 +50,8 @@ class VowpalWabbit:
     def set_state(self, state: dict[str, np.ndarray]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "model"
-            file.write_bytes(state["model"].tobytes())
+            with writing(file) as model:
+                model.write(state["model"].tobytes())
             self._close()
             # Without its counters, steps that shrink with time would begin anew.
             self._open(f"--preserve_performance_counters --initial_regressor {file}")

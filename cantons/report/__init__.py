@@ -1,4 +1,4 @@
-"""Owns: tables and figures of finished runs. May import: metrics, errors, study."""
+"""Owns: tables and figures of finished runs. May import: metrics, errors, files, study."""
 
 from cantons.report.collect import Group, Run, collect
 from cantons.report.page import write_report

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cantons.errors import InputError
-from cantons.study.folder import flat
+from cantons.study.plain import flat
 from cantons.study.reading import SHOWN, as_number, read_clients, read_environment, read_evaluations, read_study
 
 METRICS = ("accuracy", "loss")  # what a report can score by; the first that every run has is its headline

@@ -8,17 +8,20 @@ from html import escape
 from pathlib import Path
 from string import Template
 
-from cantons.errors import InputError, Notice, unknown
+from cantons.errors import Notice, unknown
+from cantons.files import begins_with, check_replaceable, make_folder, write_text
 from cantons.report import sections
 from cantons.report.collect import Group, Run, collect
 from cantons.report.style import SHEET
 from cantons.study.fingerprint import DIGITS, differences, fingerprint
 
+GENERATOR = b'<meta name="generator" content="cantons">'  # by which we know a report again
 # The policy makes the browser itself refuse whatever does not stand in the file.
 PAGE = Template("""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
+<meta name="generator" content="cantons">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
 <title>$title</title>
@@ -32,24 +35,29 @@ $content
 """)
 
 
-def write_report(folders: Sequence[str | Path], out: str | Path, reference: str | None = None) -> Path:
+def check_report(out: Path) -> None:
+    """Refuse a place in which something else than a report stands, before much work is done for one."""
+    check_replaceable(out, False, begins_with(GENERATOR), "move it away")
+
+
+def write_report(folders: Sequence[str | Path], out: str | Path, reference: str | None = None, *,
+                 overwrite: bool = False) -> Path:
     """Write one HTML file about the runs in `folders` to `out`, and return its path.
 
     Runs that differ in nothing but their seed count as one method. `reference` names the method that the others
-    are held against, client by client: the first one by default.
+    are held against, client by client: the first one by default. An older report in the same place is replaced;
+    any other file only with `overwrite`.
     """
+    path = Path(out)
+    check_replaceable(path, overwrite, begins_with(GENERATOR))
     groups = collect(folders)
     _say_what_differs([run for group in groups for run in group.runs])
     methods = {group.label: group for group in groups}
     if reference is not None and reference not in methods:
         raise unknown("reference", reference, methods)
     text = page(groups, groups[0] if reference is None else methods[reference])
-    path = Path(out)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot write the report {path}: {error.strerror}.") from error
+    make_folder(path.parent)
+    write_text(path, text)
     return path
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cantons.errors import InputError
+from cantons.files import check_replaceable, writing
 from cantons.report.style import FIGURES
 
 if TYPE_CHECKING:
@@ -38,13 +40,18 @@ def skew_figure(counts: np.ndarray) -> Figure:
     return figure
 
 
-def write_skew(counts: np.ndarray, out: Path) -> Path:
+def write_skew(counts: np.ndarray, out: Path, overwrite: bool = False) -> Path:
     """Draw it to a file; the ending (.png, .svg, .pdf) says which kind."""
     from matplotlib import style
 
+    check_replaceable(out, overwrite)
+    kind = out.suffix.removeprefix(".") or "png"
+    drawn = io.BytesIO()
     try:
         with style.context([FIGURES, {"figure.facecolor": "white"}], after_reset=True):
-            skew_figure(counts).savefig(out)
-    except (OSError, ValueError) as error:  # a place that cannot be written, or an unknown kind
-        raise InputError(f"cannot draw to {out}: {getattr(error, 'strerror', None) or error}.") from error
+            skew_figure(counts).savefig(drawn, format=kind)
+    except ValueError as error:
+        raise InputError(f"cannot draw to {out}: {error}.") from error
+    with writing(out) as file:
+        file.write(drawn.getvalue())
     return out

@@ -10,6 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,35 +25,52 @@ import jax.numpy as jnp
 import numpy as np
 
 from cantons.errors import InputError
+from cantons.files import CannotWrite, explain, make_folder, set_aside
 from cantons.protocol import PyTree
 
 NAMED = 3  # leaves that a refusal names
+UNFINISHED = ".orbax-checkpoint-tmp"  # in the name of a checkpoint while orbax writes it
 
 
 class Checkpoints:
     """The checkpoints of one run; the `keep` newest stay."""
 
     def __init__(self, folder: Path, keep: int = 3):
-        logging.getLogger("absl").setLevel(logging.ERROR)  # orbax reports every step it takes
+        # Orbax reports every step it takes, and prints the tracebacks of its threads: what matters is raised anyway.
+        logging.getLogger("absl").setLevel(logging.CRITICAL)
+        logging.getLogger("asyncio").addFilter(_is_not_of_orbax)
         import orbax.checkpoint as orbax
 
-        self._orbax, self._folder = orbax, folder
-        options = orbax.CheckpointManagerOptions(max_to_keep=keep, enable_async_checkpointing=False)
-        self._manager = orbax.CheckpointManager(folder.resolve(), options=options)
+        self._orbax, self._folder, self._keep = orbax, folder, keep
+        self._damaged: list[int] = []
+
+    @cached_property
+    def _manager(self) -> Any:
+        """Made when it is needed: a folder that is only read may lack it, or be read-only."""
+        return self._orbax.CheckpointManager(self._folder.resolve(), options=self._orbax.CheckpointManagerOptions(
+            max_to_keep=self._keep, enable_async_checkpointing=False, create=False))
 
     def save(self, round: int, state: PyTree, about: dict[str, Any]) -> None:
         """Write `state` after `round`; `about` is plain JSON kept beside it."""
+        make_folder(self._folder)
         leaves = _leaves(state)
         args = self._orbax.args
-        self._manager.save(round, force=True, args=args.Composite(
-            state=args.StandardSave(leaves), about=args.JsonSave({**about, "digest": _digest(leaves, about)})))
+        try:
+            with _no_late_complaints():
+                self._manager.save(round, force=True, args=args.Composite(
+                    state=args.StandardSave(leaves), about=args.JsonSave({**about, "digest": _digest(leaves, about)})))
+        except Exception as error:  # tensorstore has its own kinds for what a disk says
+            self._remove_unfinished(suppress(OSError))
+            raise CannotWrite(f"cannot write the checkpoint of round {round} to {self._folder}: {_reason(error)}; what "
+                              "was saved before is kept, go on from there when that is cured.") from error
 
     def newest(self, template: PyTree) -> tuple[PyTree, dict[str, Any], list[str]] | None:
         """The newest sound checkpoint in the shape of `template`, what was said of it, and what was passed over."""
         complaints: list[str] = []
         wanted = _leaves(template)
         args = self._orbax.args
-        for round in sorted(self._manager.all_steps(), reverse=True):
+        self._damaged = []
+        for round in self._steps():
             try:
                 found = self._manager.restore(round, args=args.Composite(
                     state=args.StandardRestore(), about=args.JsonRestore()))
@@ -55,8 +79,9 @@ class Checkpoints:
                 if about.pop("digest") != _digest(leaves, about):
                     raise ValueError("its bytes are not the ones that were written")
             except Exception as error:  # whatever a damaged file makes a reader raise
-                reason = str(error).splitlines()[0][:160] if str(error) else type(error).__name__
-                complaints.append(f"checkpoint of round {round} is damaged ({reason}); using the one before it.")
+                complaints.append(f"the checkpoint of round {round} is damaged ({_reason(error)}); "
+                                  "using the one before it.")
+                self._damaged.append(round)
                 continue
             difference = _difference(_kinds(leaves), _kinds(wanted))
             if difference:
@@ -66,10 +91,54 @@ class Checkpoints:
         return (template, {}, complaints) if complaints else None
 
     def drop_after(self, round: int) -> None:
-        """Delete checkpoints newer than `round`: they are damaged, or of a future that will be run again."""
-        for step in self._manager.all_steps():
-            if step > round:
-                self._manager.delete(step)
+        """Set aside what `newest` found damaged, and delete what will be run again or was never finished."""
+        if not self._folder.exists():
+            return
+        for step in self._damaged:
+            set_aside(self._folder / str(step))
+        self._remove_unfinished(explain(self._folder))
+        with explain(self._folder):
+            for step in self._steps():
+                if step > round:
+                    shutil.rmtree(self._folder / str(step))
+        self.__dict__.pop("_manager", None)  # it would remember them
+
+    def _remove_unfinished(self, failing: AbstractContextManager[Any]) -> None:
+        with failing:
+            for path in self._folder.iterdir():
+                if UNFINISHED in path.name:
+                    shutil.rmtree(path)
+
+    def _steps(self) -> list[int]:
+        """The rounds of the checkpoints, the newest first; read from the names, so that damage inside hides none."""
+        if not self._folder.is_dir():
+            return []
+        return sorted((int(path.name) for path in self._folder.iterdir() if path.name.isdecimal()), reverse=True)
+
+
+def _is_not_of_orbax(record: logging.LogRecord) -> bool:
+    return "orbax" not in record.getMessage()
+
+
+@contextmanager
+def _no_late_complaints() -> Iterator[None]:
+    """Of a save that fails, tensorstore's threads go on and find nobody to tell: that is not the user's business."""
+    before = sys.unraisablehook
+
+    def hook(unraisable: Any) -> None:
+        if "Event loop is closed" not in str(unraisable.exc_value):
+            before(unraisable)
+
+    sys.unraisablehook = hook
+    yield
+    sys.unraisablehook = before  # not after an error: they may still come
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, on one short line; of tensorstore's long ones, what the system said."""
+    code = re.search(r"os_error_code='(\d+)'", str(error))
+    words = os.strerror(int(code[1])) if code else str(getattr(error, "strerror", None) or error)
+    return words.splitlines()[0][:160] if words else type(error).__name__
 
 
 def _leaves(tree: PyTree) -> dict[str, np.ndarray]:

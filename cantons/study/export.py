@@ -9,15 +9,26 @@ from typing import Any
 import jax
 import numpy as np
 
+from cantons.files import check_replaceable, make_folder, write_text, writing
 from cantons.protocol import PyTree
 from cantons.study.result import Trained
 
+PARTS = ("shared", "private", "personal")
+OURS = {"written_by": "cantons"}  # in each file: by it we know our own again
 
-def export(trained: Trained, out: Path) -> list[Path]:
+
+def check_export(out: Path, overwrite: bool = False) -> None:
+    """Refuse to replace files that are no export."""
+    for name in (*(f"{part}.safetensors" for part in PARTS), "model.json"):
+        check_replaceable(out / name, overwrite, _is_ours)
+
+
+def export(trained: Trained, out: Path, *, overwrite: bool = False) -> list[Path]:
     """Write shared.safetensors, private.safetensors (one row per client) and model.json, which explains them."""
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save
 
-    out.mkdir(parents=True, exist_ok=True)
+    check_export(out, overwrite)
+    make_folder(out)
     shared, start_private = trained.parts()
     clients = [trained.parts(index) for index in range(trained.population)] if trained.data is not None else []
     parts: dict[str, dict[str, np.ndarray]] = {"shared": named(shared)}
@@ -26,14 +37,23 @@ def export(trained: Trained, out: Path) -> list[Path]:
     if clients and any(not same(own, shared) for own, _ in clients):
         parts["personal"] = stacked([own for own, _ in clients])  # clients that predict with a shared part of their own
     for part, arrays in parts.items():
-        save_file(arrays, out / f"{part}.safetensors")
+        with writing(out / f"{part}.safetensors") as file:
+            file.write(save(arrays, metadata=OURS))
     about: dict[str, Any] = {
+        **OURS,
         "problem": trained.problem.spec,
         "clients": list(trained.data.clients.names) if clients else None,
         "parts": {part: {name: list(array.shape) for name, array in arrays.items()} for part, arrays in parts.items()},
     }
-    (out / "model.json").write_text(json.dumps(about, indent=2) + "\n")
+    write_text(out / "model.json", json.dumps(about, indent=2) + "\n")
     return [*(out / f"{part}.safetensors" for part in parts), out / "model.json"]
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether the table that a file of an export begins with is one of ours."""
+    with path.open("rb") as file:
+        begin = file.read(200)
+    return b'"written_by"' in begin and b'"cantons"' in begin
 
 
 def named(tree: PyTree) -> dict[str, np.ndarray]:

@@ -49,6 +49,8 @@ def fingerprint(study: Mapping[str, Any], environment: Mapping[str, Any], togeth
 
 def _engine(options: Mapping[str, Any], environment: Mapping[str, Any], together: int) -> dict[str, Any]:
     """An engine's options, and the devices it uses: all there are if it may choose them and does not, else one."""
+    if not environment:  # it is lost
+        return {f"engine.{key}": value for key, value in flat(options).items()}
     kinds = environment.get("devices") or []
     found = {"platform": environment.get("platform"), "device": kinds[0] if kinds else None,
              "devices": options.get("devices", 1) or len(kinds), "runs_together": together}
@@ -67,7 +69,7 @@ def differences(old: Fingerprint, new: Fingerprint, sections: tuple[str, ...] = 
     for section in sections:
         before, now = getattr(old, section), getattr(new, section)
         for key in sorted(before.keys() | now.keys(), key=_names_first):
-            if before.get(key) != now.get(key) and not _cannot_matter(section, key, before.get(key)):
+            if before.get(key) != now.get(key) and not _cannot_matter(section, key, before):
                 found.append(_words(section, key, before.get(key), now.get(key), here))
     return found
 
@@ -78,9 +80,10 @@ def _names_first(key: str) -> tuple[str, bool, str]:
     return table, option != "name", option
 
 
-def _cannot_matter(section: str, key: str, before: Any) -> bool:
-    """A package that was not there when the run began; a checksum of an older kind, which nobody can take again."""
-    return (section == "versions" and before is None) or (key == "data.checksum" and isinstance(before, int))
+def _cannot_matter(section: str, key: str, before: Mapping[str, Any]) -> bool:
+    """A package that was not there when the run began, what nobody wrote down, a checksum that is taken no longer."""
+    return ((section == "versions" and before.get(key) is None) or (section == "engine" and key not in before)
+            or (key == "data.checksum" and isinstance(before.get(key), int)))
 
 
 def _words(section: str, key: str, before: Any, now: Any, here: str) -> str:

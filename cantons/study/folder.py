@@ -6,16 +6,20 @@
     clients.csv      the latest evaluation, one row per client
     checkpoints/     the newest few states
     summary.json     written at the end: the last evaluation, times, traffic
+    .lock            who is writing, while somebody is
+    *.damaged        what was found damaged, set aside
 """
 
 from __future__ import annotations
 
 import csv
 import functools
+import io
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -23,40 +27,108 @@ from typing import Any
 import jax
 
 from cantons.errors import InputError
+from cantons.files import (
+    append_line,
+    copy_aside,
+    explain,
+    is_part,
+    make_folder,
+    remove_parts,
+    set_aside,
+    write_text,
+    writing,
+)
+from cantons.study.checkpoint import UNFINISHED
 from cantons.study.fingerprint import Fingerprint, check_same, fingerprint
-from cantons.study.plain import flat as flat
-from cantons.study.plain import plain as plain
+from cantons.study.lock import NAME as LOCK
+from cantons.study.lock import Lock
+from cantons.study.plain import plain
 
 PACKAGES = ("cantons", "jax", "jaxlib", "numpy", "optax", "equinox", "orbax-checkpoint", "scikit-learn", "flax",
             "torch", "vowpalwabbit")
+FILES = ("study.json", "environment.json", "metrics.jsonl", "clients.csv", "summary.json")
+# Every study that was ever run has these.
+KEYS = ("name", "seed", "rounds", "algorithm", "data")
 
 
 class Folder:
+    """One run folder. Who writes to it opens it, which locks it, and closes it: `with folder.open(...):`."""
+
     def __init__(self, path: Path):
         self.path = path
         self.study_file = path / "study.json"
         self.metrics_file = path / "metrics.jsonl"
         self.summary_file = path / "summary.json"
+        self.clients_file = path / "clients.csv"
+        self.lock: Lock | None = None
+        self.complaints: list[str] = []  # what was found damaged, in sentences
 
-    def open(self, study: Mapping[str, Any], resume: bool, accept_changes: bool = False) -> None:
-        """Create the folder, or check that it holds this very study; what it holds is left as it is."""
-        if self.study_file.exists():
-            if not resume:
-                raise InputError(f"{self.path} already holds a run; resume it (--resume), or choose another folder.")
-            self.compare(study, accept_changes)
-            return
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-            raise InputError(f"{self.path} exists and is not a run folder; choose another one.")
+    def open(self, study: Mapping[str, Any], resume: bool, accept_changes: bool = False) -> Folder:
+        """Create the folder, or check that it holds this very study; from now on it is locked."""
+        with explain(self.path):
+            self._check_ours()
+        make_folder(self.path)
+        self.lock = Lock(self.path)
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            self.begin(study)
-        except OSError as error:
-            raise InputError(f"cannot write the run folder {self.path}: {error.strerror}.") from error
+            with explain(self.path):
+                self._check_ours()  # again: what was written until now is seen now
+                begun = self.has_begun()
+                if begun and not resume:
+                    raise InputError(f"{self.path} already holds a run; resume it (--resume), or choose another "
+                                     "folder.")
+            if begun:
+                self.compare(study, accept_changes)
+            remove_parts(self.path, FILES)
+            self.complaints = [self.lock.unable] if self.lock.unable else []
+            self._set_damaged_aside()
+            if not begun:
+                self.begin(study)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def close(self) -> None:
+        """Let others write."""
+        if self.lock is not None:
+            self.lock.release()
+            self.lock = None
+
+    def __enter__(self) -> Folder:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def has_begun(self) -> bool:
+        """Whether there is anything to lose: an evaluation, a checkpoint or a summary."""
+        checkpoints = self.path / "checkpoints"
+        return (self.summary_file.exists()
+                or (self.metrics_file.exists() and self.metrics_file.stat().st_size > 0)
+                or (checkpoints.is_dir() and any(UNFINISHED not in each.name for each in checkpoints.iterdir())))
+
+    def _check_ours(self) -> None:
+        """Refuse a place that holds anything but a run, or the little that a run leaves that was killed at once."""
+        if self.study_file.exists():
+            study = read_json(self.study_file)
+            if not set(KEYS) <= study.keys():
+                raise InputError(f"{self.path} is not a run folder: its {self.study_file.name} is not that of a run; "
+                                 "choose another one.")
+        elif self.path.exists() and (not self.path.is_dir() or any(
+                each.name != LOCK and not is_part(each) for each in self.path.iterdir())):
+            raise InputError(f"{self.path} exists and is not a run folder; choose another one.")
+
+    def _set_damaged_aside(self) -> None:
+        """What is not as it was written gets another name; the run makes it again."""
+        for path, sound in ((self.path / "environment.json", _is_table), (self.summary_file, _is_table),
+                            (self.clients_file, _is_csv)):
+            if path.exists() and not sound(path):
+                self.complaints.append(f"{path} is damaged: it is kept as {set_aside(path).name}, and made again.")
 
     def begin(self, study: Mapping[str, Any]) -> None:
-        """Write down what is run, and where; the study comes last, because it is what makes this a run folder."""
-        write_json(self.path / "environment.json", environment())
+        """Write down what is run, and where; the study comes first, because it is what makes this a run folder."""
         write_json(self.study_file, study)
+        write_json(self.path / "environment.json", environment())
 
     def compare(self, study: Mapping[str, Any], accept_changes: bool = False) -> list[str]:
         """Refuse a folder of another study; what changes the last digits must be accepted, and is given back."""
@@ -65,39 +137,59 @@ class Folder:
     def fingerprint(self) -> Fingerprint:
         """Of the run that the folder holds."""
         place = self.path / "environment.json"
-        return fingerprint(read_json(self.study_file), read_json(place) if place.exists() else {})
+        return fingerprint(read_json(self.study_file), read_json(place) if _is_table(place) else {})
 
     def records(self) -> list[dict[str, Any]]:
-        """The evaluations so far; a last line cut short by a kill is dropped."""
-        if not self.metrics_file.exists():
-            return []
-        rows = []
-        for line in self.metrics_file.read_text().splitlines():
-            try:
-                rows.append(json.loads(line))
-            except json.JSONDecodeError:
-                break
+        """The evaluations so far. A last line that is cut short is being written, or was when its writer was killed."""
+        rows, damaged = self._lines()
+        if damaged:
+            raise InputError(f"{self.metrics_file} is damaged in line {damaged[0]}; go on with the run (--resume), "
+                             "which sets that aside and keeps what is sound.")
         return rows
 
-    def rewind(self, round: int) -> list[dict[str, Any]]:
-        """Keep the evaluations up to `round`; the later ones will be made again."""
-        rows = [row for row in self.records() if row["round"] <= round]
-        replace(self.metrics_file, "".join(json.dumps(row) + "\n" for row in rows))
+    def rewind(self, round: int, notice: Callable[[str], None] = lambda sentence: None) -> list[dict[str, Any]]:
+        """Keep the sound evaluations up to `round`; the later ones will be made again."""
+        rows, damaged = self._lines(until=round)
+        if damaged:
+            aside = copy_aside(self.metrics_file)
+            lines = f"line{'s' if len(damaged) > 1 else ''} {', '.join(map(str, damaged))}"
+            kept = ", ".join(str(row["round"]) for row in rows) or "none"
+            notice(f"{self.metrics_file} is damaged in {lines}: it is kept as {aside.name}; the sound evaluations up "
+                   f"to the checkpoint are used (rounds: {kept}), the later ones made again.")
+        write_text(self.metrics_file, "".join(json.dumps(row) + "\n" for row in rows))
         return rows
+
+    def _lines(self, until: int | None = None) -> tuple[list[dict[str, Any]], list[int]]:
+        """The sound lines, whose rounds grow, and the numbers of the damaged ones.
+
+        With `until`, rows of later rounds are left out, and a last line that was cut short counts as damaged.
+        """
+        if not self.metrics_file.exists():
+            return [], []
+        with explain_reading(self.metrics_file):
+            *whole, rest = self.metrics_file.read_bytes().split(b"\n")
+        rows: list[dict[str, Any]] = []
+        damaged = []
+        for number, line in enumerate(whole, 1):
+            row = _row(line)
+            if row is not None and until is not None and row["round"] > until:
+                continue
+            if row is None or (rows and row["round"] <= rows[-1]["round"]):
+                damaged.append(number)
+            else:
+                rows.append(row)
+        return rows, [*damaged, len(whole) + 1] if rest and until is not None else damaged
 
     def append(self, record: Mapping[str, Any]) -> None:
-        with self.metrics_file.open("a") as file:
-            file.write(json.dumps(plain(record)) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        append_line(self.metrics_file, json.dumps(plain(record)))
 
     def clients(self, columns: Mapping[str, Any]) -> None:
-        temporary = self.path / "clients.csv.part"
-        with temporary.open("w", newline="") as file:
-            writer = csv.writer(file)
+        with writing(self.clients_file) as file:
+            text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+            writer = csv.writer(text)
             writer.writerow(columns)
             writer.writerows(zip(*columns.values(), strict=True))
-        temporary.replace(self.path / "clients.csv")
+            text.detach()  # which flushes, and leaves the file open
 
     def summary(self, summary: Mapping[str, Any]) -> None:
         write_json(self.summary_file, summary)
@@ -123,22 +215,53 @@ def environment() -> dict[str, Any]:
             "devices": [str(device.device_kind) for device in devices], "platform": devices[0].platform}
 
 
-def read_json(path: Path) -> dict[str, Any]:
+@contextmanager
+def explain_reading(path: Path) -> Iterator[None]:
     try:
-        return json.loads(path.read_text())
-    except (OSError, json.JSONDecodeError) as error:
+        yield
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}.") from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The table in a JSON file."""
+    with explain_reading(path):
+        text = path.read_bytes()
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, numbers of 5,000 digits, too deep
         raise InputError(f"cannot read {path}: {error}.") from error
+    if not isinstance(value, dict):
+        raise InputError(f"cannot read {path}: it holds no table.")
+    return value
 
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
-    replace(path, json.dumps(plain(value), indent=2) + "\n")
+    write_text(path, json.dumps(plain(value), indent=2) + "\n")
 
 
-def replace(path: Path, text: str) -> None:
-    """Write all of `text` or nothing."""
-    temporary = path.with_name(path.name + ".part")
-    with temporary.open("w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+def _row(line: bytes) -> dict[str, Any] | None:
+    """A line of metrics.jsonl, if it is sound."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    sound = isinstance(row, dict) and isinstance(row.get("round"), int) and row["round"] >= 0
+    return row if sound else None
+
+
+def _is_table(path: Path) -> bool:
+    try:
+        return bool(read_json(path))
+    except InputError:
+        return False
+
+
+def _is_csv(path: Path) -> bool:
+    """A header, and below it lines that are as long."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            header, *rows = csv.reader(file, strict=True)
+    except (csv.Error, ValueError):
+        return False
+    return header[:1] == ["client"] and bool(rows) and all(len(row) == len(header) for row in rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +18,7 @@ from cantons.study.fingerprint import Fingerprint, check_same, fingerprint
 from cantons.study.folder import Folder, environment
 from cantons.study.interrupt import Interruption
 from cantons.study.online_metrics import online_metrics
+from cantons.study.plain import plain
 from cantons.study.record import Columns, Row, Seen, diagnostics_row, score_row, summary_of, traffic_of, traffic_row
 from cantons.study.resolve import Resolved
 
@@ -92,7 +93,7 @@ class Loop:
         state, done = self._restored(state)
         self._tell("started", self.study if len(self.runs) == 1 else {**self.study, "name": f"{len(self.runs)} runs"})
         self.traffic = traffic_of(*self.session.travel(state))
-        if self.evaluates(done) and not self.logs[0].history:
+        if self.evaluates(done) and any(log.lacks(done) for log in self.logs):
             self._evaluate(state)
         if done < self.rounds:
             self.session.prepare(state)
@@ -110,6 +111,9 @@ class Loop:
         """The newest sound checkpoint, or the beginning."""
         if self.saving is None:
             return state, 0
+        for log in self.logs:
+            for complaint in log.folder.complaints if log.folder is not None else ():
+                self.notice(complaint)
         store, done = self.saving.checkpoints, 0
         found = None if store is None else store.newest(_packed([log.start for log in self.logs]))
         if found is None:
@@ -133,11 +137,11 @@ class Loop:
             log.folder.begin(log.run.study)
         if store is not None:
             store.drop_after(done)
-        for log, seen in zip(self.logs, (found[1].get("seen") if found and done else None) or [None] * len(self.logs),
-                             strict=True):
+        about, each = found[1] if found and done else {}, [None] * len(self.logs)
+        for log, seen, wrote in zip(self.logs, about.get("seen") or each, about.get("history") or each, strict=True):
             # From the beginning, the evaluation before round 0 is made again too: it may be there that local models are
             # left out.
-            log.rewind(done or -1, seen)
+            log.rewind(done or -1, seen, wrote, self.notice)
         return state, done
 
     def _compare(self, about: Mapping[str, Any], done: int) -> None:
@@ -206,6 +210,7 @@ class Loop:
         assert self.saving is not None and self.saving.checkpoints is not None
         snapshots = self.session.whole(state)
         about = {"seconds": self.seconds + self.since, "seen": [log.seen._asdict() for log in self.logs],
+                 "history": [log.wrote() for log in self.logs],
                  "outside": [snapshot.outside for snapshot in snapshots], **self._identity()}
         self.saving.checkpoints.save(done, _packed([one._replace(outside=None) for one in snapshots]), about)
         self.saved_at = time.monotonic()
@@ -232,8 +237,10 @@ class Loop:
                 if len(self.runs) > 1:
                     own = Checkpoints(log.folder.path / "checkpoints", self.study["keep"])
                     own.drop_after(self.rounds - 1)  # one of an earlier call, whose checkpoint of the group is gone
-                    own.save(self.rounds, snapshot, {"seconds": self.seconds / len(self.runs), "changes": self.changes,
-                                                     "fingerprints": [log.fingerprint(len(self.runs))._asdict()]})
+                    own.save(self.rounds, snapshot, {
+                        "seconds": self.seconds / len(self.runs), "seen": [log.seen._asdict()],
+                        "history": [log.wrote()], "changes": self.changes,
+                        "fingerprints": [log.fingerprint(len(self.runs))._asdict()]})
                 log.folder.summary(summary)
             ended.append(Finished(log.history, log.columns, summary, snapshot))
         self._tell("finished", ended[0].summary)
@@ -269,11 +276,29 @@ class _Log:
         """Of this run, here and now."""
         return fingerprint(self.run.study, environment(), together)
 
-    def rewind(self, done: int, seen: Mapping[str, Any] | None) -> None:
-        """Forget the evaluations after `done`: they will be made again."""
+    def wrote(self) -> dict[str, Any]:
+        """What a checkpoint keeps of the evaluations before it: how many they are, and the last."""
+        return {"rows": len(self.history), "last": plain(self.history[-1]) if self.history else None}
+
+    def rewind(self, done: int, seen: Mapping[str, Any] | None, wrote: Mapping[str, Any] | None,
+               notice: Callable[[str], None]) -> None:
+        """Forget the evaluations after `done`: they will be made again; up to there the checkpoint `wrote` some."""
         assert self.folder is not None
-        self.history = self.folder.rewind(done)
+        self.history = self.folder.rewind(done, notice)
+        if wrote is not None:
+            last = wrote["last"]
+            if last is not None and (not self.history or self.history[-1]["round"] < last["round"]):
+                self.history.append(last)  # the file has lost it
+                self.folder.append(last)
+            if len(self.history) < wrote["rows"]:
+                notice(f"{self.folder.metrics_file} has {len(self.history)} of the {wrote['rows']} evaluations up to "
+                       f"round {done}; the others are lost.")
         self.seen = Seen() if seen is None else Seen(**seen)
+
+    def lacks(self, done: int) -> bool:
+        """Whether the evaluation after `done` rounds is missing, or its table of clients."""
+        missing = not self.history or self.history[-1]["round"] != done
+        return missing or (self.folder is not None and not self.folder.clients_file.exists())
 
     def measured(self, found: Evaluation, traffic: Mapping[str, int]) -> tuple[Row, Columns]:
         run = self.run
@@ -288,10 +313,14 @@ class _Log:
         return row, columns
 
     def write(self, record: Row, columns: Columns) -> None:
-        self.history.append(record)
+        """Write an evaluation; of one that is there already, only the table of clients."""
+        fresh = not self.history or self.history[-1]["round"] != record["round"]
         self.columns = columns
+        if fresh:
+            self.history.append(record)
         if self.folder is not None:
-            self.folder.append(record)
+            if fresh:
+                self.folder.append(record)
             self.folder.clients(columns)
 
     def look_at(self, progress: Progress) -> list[str]:

@@ -72,15 +72,15 @@ def play(engine: Engine, run: Resolved, callbacks: Sequence[Callback], out: str 
         raise InputError("resume needs the folder of the run to go on with: give out.")
     with jax.enable_x64(run.study["precision"] == "float64"):
         session = engine.start([run.parts], notify(callbacks))
-    saving = None
-    if out is not None:
-        folder = Folder(Path(out))
-        folder.open(run.study, resume, accept_changes)
+    if out is None:
+        (ended,) = Loop(session, [run], callbacks).play(initial)
+        return ended
+    with Folder(Path(out)).open(run.study, resume, accept_changes) as folder:
         again = again or f"go on with --resume --out {folder.path} (in Python: run(..., out=..., resume=True))."
         saving = Saving([folder], Checkpoints(folder.path / "checkpoints", run.study["keep"]) if save else None, again,
                         resume, accept_changes)
-    (ended,) = Loop(session, [run], callbacks, saving).play(initial)
-    return ended
+        (ended,) = Loop(session, [run], callbacks, saving).play(initial)
+        return ended
 
 
 def notify(callbacks: Sequence[Callback]) -> Callable[[str], None]:

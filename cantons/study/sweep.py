@@ -16,9 +16,11 @@ import numpy as np
 
 from cantons.engine import Local, real_options
 from cantons.errors import InputError
+from cantons.files import CannotWrite, folder_name, without_separators
 from cantons.protocol import Engine
 from cantons.study.callbacks import Callback
-from cantons.study.folder import Folder, flat, plain, read_json
+from cantons.study.folder import Folder, read_json
+from cantons.study.plain import flat, plain
 from cantons.study.read import read_study
 from cantons.study.resolve import Resolved, check_engine, resolve
 from cantons.study.together import play_together
@@ -51,7 +53,7 @@ def sweep(path: Path, grid: Mapping[str, Sequence[Any]], seeds: int, out: Path, 
     """
     if "seed" in {*grid, *changes}:
         raise InputError("a sweep runs the seeds 0, 1, ...; say how many with --seeds, and leave seed alone.")
-    points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    points = _points(grid)
     runs: list[Run] = []
     failures: dict[str, str] = {}
     for point in points:
@@ -65,6 +67,8 @@ def sweep(path: Path, grid: Mapping[str, Sequence[Any]], seeds: int, out: Path, 
         try:
             if unfinished:
                 _play(unfinished, out, watcher, accept_changes)
+        except CannotWrite:
+            raise  # the other points would fare no better
         except InputError as error:
             failures |= {label(run.point): str(error) for run in unfinished}
     if len(failures) == len(points):
@@ -73,10 +77,22 @@ def sweep(path: Path, grid: Mapping[str, Sequence[Any]], seeds: int, out: Path, 
     maximise = runs[0].ready.parts.problem.maximise if runs else ()
     by = "online" if runs and runs[0].ready.data.validation is None else "validation"
     metric = "accuracy" if "accuracy" in maximise and _has_accuracy(runs, by) else "loss"
-    outcomes = [_outcome(point, [run for run in runs if run.point == point], by, metric, failures) for point in points]
+    outcomes = [_outcome(point, [run for run in runs if run.point is point], by, metric, failures) for point in points]
     sign = -1 if metric in maximise else 1
     outcomes.sort(key=lambda outcome: (np.isnan(outcome.score), sign * np.nan_to_num(outcome.score)))
     return by, metric, outcomes
+
+
+def _points(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """All combinations; one that comes twice, as 0.1 and 0.10 do, is one."""
+    points: dict[str, dict[str, Any]] = {}
+    for values in itertools.product(*grid.values()):
+        point = dict(zip(grid, values, strict=True))
+        other = points.setdefault(label(point), point)
+        if repr(other) != repr(point):
+            raise InputError(f"the points {other} and {point} of the grid would share the folder {label(point)}; "
+                             "leave one of them out.")
+    return list(points.values())
 
 
 def label(point: Mapping[str, Any]) -> str:
@@ -85,7 +101,8 @@ def label(point: Mapping[str, Any]) -> str:
     >>> label({"algorithm.step_size": 0.1, "cohort": 5})
     'step_size=0.1,cohort=5'
     """
-    return ",".join(f"{key.rpartition('.')[2]}={value}" for key, value in point.items()).replace("/", "_")
+    words = ",".join(f"{key.rpartition('.')[2]}={value}" for key, value in point.items())
+    return folder_name(without_separators(words))
 
 
 def grouped(runs: Sequence[Run]) -> list[list[Run]]:

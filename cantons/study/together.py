@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -28,20 +29,25 @@ def play_together(engine: Engine, runs: Sequence[Resolved], watcher: Callback, *
     for group in groups:
         chosen = [runs[place] for place in group]
         check_engine(together or engine, chosen[0].parts)
-        saving = None if out is None else _saving(chosen, out, [names[place] for place in group], accept_changes)
-        with jax.enable_x64(chosen[0].study["precision"] == "float64"):
-            session = (together or engine).start([run.parts for run in chosen], watcher.noticed)
-        histories += [ended.history for ended in Loop(session, chosen, [watcher], saving, stops).play()]
+        with ExitStack() as opened:
+            saving = None if out is None else _saving(chosen, out, [names[place] for place in group], accept_changes,
+                                                      opened)
+            with jax.enable_x64(chosen[0].study["precision"] == "float64"):
+                session = (together or engine).start([run.parts for run in chosen], watcher.noticed)
+            histories += [ended.history for ended in Loop(session, chosen, [watcher], saving, stops).play()]
     return histories
 
 
-def _saving(runs: Sequence[Resolved], out: Path, names: Sequence[str], accept_changes: bool) -> Saving:
-    folders = [Folder(out / name) for name in names]
-    for folder, run in zip(folders, runs, strict=True):
-        folder.open(run.study, resume=True, accept_changes=accept_changes)
+def _saving(runs: Sequence[Resolved], out: Path, names: Sequence[str], accept_changes: bool,
+            opened: ExitStack) -> Saving:
+    """Where these runs write; their folders are open, and locked, as long as `opened` is."""
+    folders = []
+    for name, run in zip(names, runs, strict=True):
+        folder = opened.enter_context(Folder(out / name).open(run.study, resume=True, accept_changes=accept_changes))
         done = read_json(folder.summary_file)["rounds"] if folder.summary_file.exists() else 0
         if done > run.study["rounds"]:
             raise InputError(f"{folder.path} has already run {done} rounds; ask for at least that many.")
+        folders.append(folder)
     group = hashlib.sha256("\n".join(str(folder.path) for folder in folders).encode()).hexdigest()[:12]
     store = out / "groups" / group if len(runs) > 1 else folders[0].path / "checkpoints"
     return Saving(folders, Checkpoints(store, keep=2), "call it again to go on.", False, accept_changes)

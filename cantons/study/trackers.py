@@ -17,7 +17,7 @@ from typing import Any
 from cantons.errors import one_of
 from cantons.optional import optional_import
 from cantons.study.callbacks import Callback
-from cantons.study.folder import flat, plain
+from cantons.study.plain import flat, plain
 
 
 def tensorboard(folder: str | Path) -> Callback:

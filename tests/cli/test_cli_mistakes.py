@@ -1,5 +1,10 @@
 """Whatever is wrong with what a user gives: one sentence, exit code 1, no traceback, whichever the command."""
 
+import errno
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -58,6 +63,9 @@ def folder(tmp_path_factory):
     np.savez(folder / "wide.npz", x=np.zeros((3, 5)), y=np.zeros(2, int), user=np.arange(3))
     np.save(folder / "words.npy", np.array([["a", "b"]]))
     np.save(folder / "none.npy", np.zeros((0, 2)))
+    (folder / "theirs").mkdir()
+    (folder / "theirs" / "model.json").write_text("{}")
+    (folder / "theirs" / "report.html").write_text("<html>all of my thesis</html>")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         done = call("run", "good.toml", "--out", "ran")
@@ -104,12 +112,22 @@ OTHERS = {
     "compare good.toml --reference zz": "unknown reference 'zz'",
     "compare good.toml --set seed=3": "say how many with --seeds",
     "sweep good.toml --grid seed=1,2": "say how many with --seeds",
-    "sweep good.toml --grid algorithm.step_size=0.1 --out good.csv": "cannot write the run folder",
+    "sweep good.toml --grid algorithm.step_size=0.1 --out good.csv": "cannot write good.csv",
     "run good.toml --out ran": "already holds a run",
-    "run good.toml --out good.csv/x": "cannot write the run folder",
+    "run good.toml --out good.csv/x": "cannot write good.csv/x: Not a directory",
+    "run good.toml --out good.csv": "good.csv exists and is not a run folder",
+    "run good.toml --set name=../../x": "the name '../../x' cannot be that of a folder: it holds '/'",
+    "run good.toml --set name=/x": "the name '/x' cannot be that of a folder",
+    "run good.toml --set name=..": "the name '..' cannot be that of a folder: it has no letters",
+    'run good.toml --set name="a\\u0000b"': "it holds '\\x00'",
+    "compare good.toml --set name=../x --out x": "the name '../x' cannot be that of a folder",
+    "sweep good.toml --grid algorithm.step_size=0.1,'0.1' --out x": "would share the folder step_size=0.1",
     "report nowhere": "nowhere is not a run folder",
     "report good.csv": "is not a run folder",
-    "report ran --out good.csv/x.html": "cannot write the report",
+    "report ran --out good.csv/x.html": "cannot write good.csv: ",
+    "report ran --out good.toml": "good.toml exists and was not written by this command",
+    "report ran --out ran": "cannot write ran: it is a folder",
+    "report ran --out /dev/null --overwrite": "cannot write /dev/null: it is not a plain file",
     "report ran --reference fedavgg": "Did you mean 'fedavg'?",
     "describe fedavgg": "Did you mean 'fedavg'?",
     "describe nan.toml": "nan.toml: [data] nan.csv: inputs hold nan",
@@ -122,7 +140,8 @@ OTHERS = {
     "predict nowhere.csv --run ran": "cannot read nowhere.csv: No such file",
     "predict good.csv --run nowhere": "nowhere is not a run folder",
     "predict good.csv --run ran --client dee": "unknown client 'dee'",
-    "predict good.csv --run ran --out good.csv/x.npy": "cannot use good.csv/x.npy",
+    "predict good.csv --run ran --out good.csv/x.npy": "cannot write good.csv/x.npy: Not a directory",
+    "predict good.csv --run ran --out good.csv": "good.csv exists and was not written by this command",
     "predict bare.csv --run ran": "bare.csv has 3 numbers in a row, and the model was trained on 2",
     "predict wide.npz --run ran": "wide.npz has 5 numbers in a row",
     "predict wide.npz --run ran --array z": "unknown array in wide.npz: 'z'. Known: ",
@@ -134,7 +153,12 @@ OTHERS = {
     "predict none.npy --run ran": "none.npy holds no rows",
     "predict mislabelled.py --run ran": "give a .npy, .npz or .csv file",
     "export --run nowhere": "nowhere is not a run folder",
-    "export --run ran --out good.csv": "cannot use good.csv",
+    "export --run ran --out good.csv": "cannot write good.csv",
+    "export --run ran --out theirs": "theirs/model.json exists and was not written by this command",
+    "describe digits --plot good.csv": "good.csv exists and was not written by this command",
+    "describe digits --plot nowhere/x.png": "cannot write nowhere/x.png: No such file",
+    "demo --out theirs": "theirs/report.html exists and was not written by this command",
+    "compare good.toml --out theirs": "theirs/report.html exists and was not written by this command",
 }
 
 
@@ -151,3 +175,38 @@ def test_a_mistake_is_one_sentence_and_exit_code_1(folder, monkeypatch, words, s
     assert sentence in done.output
     assert (done.exit_code, len(done.output.strip().splitlines())) == (1, 1), done.output
     assert not (folder / "x").exists(), "what is refused leaves nothing behind"
+    assert (folder / "good.csv").read_text().startswith("who,height,width,label")
+
+
+def test_what_a_command_wrote_it_replaces_and_the_rest_only_with_overwrite(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    for words in ("report ran", "export --run ran", "predict good.csv --run ran --out predicted",
+                  "describe good.toml --plot labels.png"):
+        for again in (False, True):
+            done = call(*words.split())
+            ours = not again or words.startswith(("report", "export"))
+            assert done.exit_code == (0 if ours else 1), done.output
+            assert ours or "--overwrite" in done.output
+        assert call(*words.split(), "--overwrite").exit_code == 0
+    assert np.load("predicted").shape == (25, 2), "the file that was asked for, without an ending added to it"
+    assert not [path for path in folder.rglob("*.part")]
+
+
+def test_whatever_the_system_says_is_one_sentence(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+
+    def full(*paths):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("cantons.cli.show.parts", full)
+    done = call("list")
+    assert isinstance(done.exception, SystemExit)
+    assert (done.exit_code, done.output) == (1, "Error: cannot read or write: No space left on device.\n")
+
+
+def test_an_output_that_is_full_is_one_sentence():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([sys.executable, "-m", "cantons.cli.main", "list", "clock"], stdout=full,
+                              stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "Error: cannot read or write: No space left on device.\n"

@@ -17,7 +17,7 @@ from sklearn.linear_model import SGDRegressor
 
 import cantons as ct
 from cantons import local_models as lm
-from cantons.study.folder import plain
+from cantons.study.plain import plain
 
 TIMES = ("seconds", "seconds_per_round", "updates_per_second", "evaluation_seconds")
 

@@ -6,8 +6,8 @@ import pytest
 
 import cantons as ct
 from cantons.study import loop
-from cantons.study.folder import plain
 from cantons.study.loop import evaluation_rounds
+from cantons.study.plain import plain
 
 TIMES = ("seconds", "seconds_per_round", "updates_per_second", "evaluation_seconds")
 
