@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
@@ -107,13 +108,23 @@ class Checkpoints:
         with failing:
             for path in self._folder.iterdir():
                 if UNFINISHED in path.name:
-                    shutil.rmtree(path)
+                    _remove(path)
 
     def _steps(self) -> list[int]:
         """The rounds of the checkpoints, the newest first; read from the names, so that damage inside hides none."""
         if not self._folder.is_dir():
             return []
         return sorted((int(path.name) for path in self._folder.iterdir() if path.name.isdecimal()), reverse=True)
+
+
+def _remove(path: Path) -> None:
+    """Remove a folder into which threads of a save that failed may still write for a moment."""
+    for seconds in (0.05, 0.1, 0.2, 0.4, 0.8):
+        shutil.rmtree(path, ignore_errors=True)
+        if not path.exists():
+            return
+        time.sleep(seconds)
+    shutil.rmtree(path)
 
 
 def _is_not_of_orbax(record: logging.LogRecord) -> bool:
