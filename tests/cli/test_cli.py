@@ -150,7 +150,7 @@ def test_sweep_prints_the_best_first_and_names_failures(call):
     done = call("sweep", "study.toml", "--grid", "algorithm.step_size=0.1,1.0,-2.0", "--seeds", "1", "--rounds", "2")
     assert done.exit_code == 0, done.output
     assert "best: --set algorithm.step_size=1.0" in done.output
-    assert "--set algorithm.step_size=-2.0: step_size is -2.0" in done.output
+    assert "algorithm.step_size = -2.0; give a number above 0" in done.output
     assert "write key=a,b,c" in call("sweep", "study.toml", "--grid", "cohort").output
 
 

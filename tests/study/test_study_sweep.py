@@ -96,7 +96,7 @@ def test_a_point_that_fails_is_named_and_ends_nothing(study, tmp_path):
     assert [outcome.failure == "" for outcome in outcomes] == [True, False, False, False]
     failures = {tuple(outcome.point.values()): outcome.failure for outcome in outcomes}
     assert "only 8 clients" in failures[0.1, 99]
-    assert "step_size is -1.0" in failures[-1.0, 4]
+    assert "step_size = -1.0" in failures[-1.0, 4]
 
 
 def test_called_again_it_makes_only_what_is_missing(study, swept):
