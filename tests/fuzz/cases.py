@@ -14,6 +14,7 @@ import random
 import shutil
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cantons.checks
+import cantons.report.markup
 from cantons.cli.main import cantons as group
 from cantons.errors import InputError
 from cantons.study.load import load
@@ -79,6 +81,8 @@ class World:
     def __init__(self, shared: Path, own: Path):
         self.shared, self.outside, self.folder = shared, own / "outside", own / "case"
         self.outside.mkdir(parents=True)
+        self.temporary = own / "temporary"
+        self.temporary.mkdir()
         (self.outside / "letter.txt").write_text("not yours")
         fits = studies.Fits(*json.loads((shared / "fits.json").read_text()))
         self.strategies: dict[str, st.SearchStrategy[Any]] = {
@@ -116,7 +120,7 @@ class World:
         here = Path.cwd()
         os.chdir(self.folder)
         try:
-            with within(limit), watched(self.folder) as written, stopped_before_training(not train):
+            with within(limit), watched(self.folder, self.temporary) as written, stopped_before_training(not train):
                 words = PLAYED[kind](self, case, train)
         except (Enough, InputError) as end:
             sentence = str(end)
@@ -242,7 +246,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 @contextlib.contextmanager
 def stopped_before_training(stop: bool) -> Iterator[None]:
-    """Runs and checks end where the first round would begin, after a checkpoint was looked for."""
+    """Runs and checks end where the first round would begin, after a checkpoint was looked for. Figures stay rough."""
     restored = Loop._restored
 
     def enough(*_: Any, **__: Any) -> None:
@@ -256,6 +260,8 @@ def stopped_before_training(stop: bool) -> Iterator[None]:
         if stop:
             stack.enter_context(mock.patch.object(Loop, "_restored", restored_and_enough))
             stack.enter_context(mock.patch.object(cantons.checks, "examine", enough))
+            # What is drawn is built and not rendered, which would take most of a report's time.
+            stack.enter_context(mock.patch.object(cantons.report.markup, "svg", lambda draw, name: str(draw())))
         yield
 
 
@@ -279,14 +285,14 @@ def within(seconds: float) -> Iterator[None]:
 
 # Python tells a hook of every file that is opened, made, moved or deleted. A hook cannot be taken away again.
 WRITES = {"os.mkdir": 0, "os.rename": 1, "os.remove": 0, "os.rmdir": 0, "os.symlink": 1, "os.link": 1, "os.truncate": 0}
-_watch: dict[str, Any] = {"root": None, "found": None, "installed": False}
+_watch: dict[str, Any] = {"allowed": (), "found": None, "installed": False}
 
 
 def _hook(event: str, arguments: tuple[Any, ...]) -> None:
-    if _watch["root"] is None or (event != "open" and event not in WRITES):
+    if _watch["found"] is None or (event != "open" and event not in WRITES):
         return
     if event == "open":
-        path, mode, flags = arguments
+        path, _, flags = arguments
         if not (isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)) or not isinstance(path, str | bytes):
             return
     else:
@@ -295,22 +301,21 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
         place = os.path.realpath(os.fsdecode(path)) if not isinstance(path, int) else ""
     except (OSError, ValueError, TypeError):
         return
-    caches = [os.environ[name] for name in ("JAX_COMPILATION_CACHE_DIR", "MPLCONFIGDIR") if name in os.environ]
-    allowed = (_watch["root"], "/dev/", "/proc/", *caches)
-    if place and not place.startswith(allowed) and "__pycache__" not in place:
+    if place and not place.startswith(_watch["allowed"]) and "__pycache__" not in place:
         _watch["found"].add(f"{event} {place}")
 
 
 @contextlib.contextmanager
-def watched(root: Path) -> Iterator[set[str]]:
+def watched(root: Path, temporary: Path) -> Iterator[set[str]]:
     """The files outside `root` that were opened for writing, made, moved or deleted in the block."""
     if not _watch["installed"]:
         sys.addaudithook(_hook)
-        _watch["installed"] = True
+    caches = [os.environ[name] for name in ("JAX_COMPILATION_CACHE_DIR", "MPLCONFIGDIR") if name in os.environ]
     found: set[str] = set()
-    _watch.update(root=str(root.resolve()) + "/", found=found)
-    _watch["root"] = str(root.resolve())
+    allowed = (str(root.resolve()), str(temporary.resolve()), "/dev/", "/proc/", *caches)
+    _watch.update(installed=True, allowed=allowed, found=found)
     try:
-        yield found
+        with mock.patch.object(tempfile, "tempdir", str(temporary)):
+            yield found
     finally:
-        _watch["root"] = None
+        _watch["found"] = None

@@ -15,15 +15,15 @@ from fuzz.values import NUMBERS, WORDS, parameters
 
 # What lies in the folder of a case: studies, a run folder, rows, and files that are nobody's business.
 PATHS = ["rounds.toml", "csv.toml", "online.toml", "run", "sound", "x.npy", "x.npz", "rows.csv", "thesis.tex", "notes"]
-ODD_PATHS = ["missing.toml", "", ".", "..", "/", "/dev/null", "../outside", "../outside/letter.txt", "run/study.json",
-             "thesis.tex/x", "new", "new/deep/er", "a" * 300, "é", "-", "x.html"]
+INSIDE = ["missing.toml", "", ".", "run/study.json", "thesis.tex/x", "new", "new/deep/er", "a" * 300, "é", "-", "x.html"]
+OUTSIDE = ["..", "/", "/dev/null", "../outside", "../outside/letter.txt"]  # to read from: who writes there, asked for it
 PARTS = sorted({name for parts in REGISTRY.values() for name in parts})
 ODD = [str(value) for value in NUMBERS if len(str(value)) < 100] + [word for word in WORDS if "\0" not in word]
 by_kind = {"study": ["rounds.toml", "csv.toml", "online.toml"], "studies": ["rounds.toml", "csv.toml", "online.toml"],
            "folder": ["run", "sound"], "folders": ["run", "sound"], "inputs": ["x.npy", "x.npz", "rows.csv"],
            "kind": sorted(REGISTRY), "name": PARTS + ["rounds.toml", "cantons.algorithm:fedavg"],
            "algorithms": sorted(REGISTRY["algorithm"]), "client": ["0", "1", "ann"], "array": ["x", "y"],
-           "reference": ["rounds", "fedavg"], "out": ["new", "results/x", "run", "sound", "x.html", "thesis.tex"]}
+           "reference": ["rounds", "fedavg"], "plot": ["new.png", "new.svg", "thesis.tex"], "out": ["new", "results/x", "run", "sound", "x.html", "thesis.tex"]}
 
 
 @st.composite
@@ -56,7 +56,8 @@ def _value(draw: st.DrawFn, parameter: click.Parameter) -> str:
     if name in ("changes", "grids"):
         return draw(_change(odd, name == "grids"))
     if isinstance(parameter.type, click.Path):
-        return draw(st.sampled_from(ODD_PATHS + PATHS if odd else by_kind.get(name, PATHS)))
+        anywhere = INSIDE + PATHS + OUTSIDE * (name not in ("out", "plot"))
+        return draw(st.sampled_from(anywhere if odd else by_kind.get(name, PATHS)))
     return draw(st.sampled_from(ODD + by_kind.get(name, []) if odd else by_kind.get(name, ["x"])))
 
 

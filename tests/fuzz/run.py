@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path.insert(0, str(ROOT / "tests"))
 BATCH = 400  # cases of one process: what compiled programs take is given back at its end
 MEMORY = 12 << 30  # bytes of address space of a process; JAX asks for some of it without using it
 
