@@ -22,7 +22,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
+import matplotlib
 from click.testing import CliRunner
+from fuzz import commands, files, folders, studies
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -33,7 +35,6 @@ from cantons.errors import InputError
 from cantons.study.load import load
 from cantons.study.loop import Loop
 from cantons.study.read import read_study
-from fuzz import commands, files, folders, studies
 
 KINDS = ("study", "file", "study", "command", "study", "file", "study", "folder")  # of the cases 0, 1, 2, ...
 TRAINED = 50  # one case in so many is trained, for two rounds
@@ -166,11 +167,10 @@ class World:
         words = case if kind == "command" else folders.command(case) or ["load"] if kind == "folder" else ["load"]
         if "--overwrite" in words:
             return ""
-        owns = () if words[:1] and words[0] in READS_ONLY else ("run/", "sound/")
+        free = () if words[:1] and words[0] in READS_ONLY else ("run/", "sound/")
         after = contents(self.folder)
         return next((name for name, content in before.items()
-                     if not name.startswith(owns) and after.get(name) != content), "") if owns else next(
-            (name for name, content in before.items() if after.get(name) != content), "")
+                     if after.get(name) != content and not name.startswith(free)), "")
 
 
 def play_study(world: World, text: str, train: bool) -> list[str]:
@@ -218,7 +218,7 @@ PLAYED: dict[str, Callable[[World, Any, bool], list[str]]] = {
 
 
 def bad_sentence(kind: str, case: Any, sentence: str) -> str:
-    """What is wrong with a refusal's sentence, if anything: it has one line, and a reader's names the file or the key."""
+    """What is wrong with a refusal: it has one line, and that of a reader names the file or the option."""
     if "\n" in sentence:
         return f"a refusal of several lines: {sentence!r}"
     if kind == "file" and sentence != "not TOML":
@@ -285,6 +285,7 @@ def within(seconds: float) -> Iterator[None]:
 
 # Python tells a hook of every file that is opened, made, moved or deleted. A hook cannot be taken away again.
 WRITES = {"os.mkdir": 0, "os.rename": 1, "os.remove": 0, "os.rmdir": 0, "os.symlink": 1, "os.link": 1, "os.truncate": 0}
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 _watch: dict[str, Any] = {"allowed": (), "found": None, "installed": False}
 
 
@@ -293,7 +294,7 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
         return
     if event == "open":
         path, _, flags = arguments
-        if not (isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)) or not isinstance(path, str | bytes):
+        if not isinstance(path, str | bytes) or not isinstance(flags, int) or not flags & WRITING:
             return
     else:
         path = arguments[WRITES[event]]
@@ -310,7 +311,8 @@ def watched(root: Path, temporary: Path) -> Iterator[set[str]]:
     """The files outside `root` that were opened for writing, made, moved or deleted in the block."""
     if not _watch["installed"]:
         sys.addaudithook(_hook)
-    caches = [os.environ[name] for name in ("JAX_COMPILATION_CACHE_DIR", "MPLCONFIGDIR") if name in os.environ]
+    caches = [os.environ.get("JAX_COMPILATION_CACHE_DIR", "/dev/"), matplotlib.get_cachedir(),
+              matplotlib.get_configdir()]
     found: set[str] = set()
     allowed = (str(root.resolve()), str(temporary.resolve()), "/dev/", "/proc/", *caches)
     _watch.update(installed=True, allowed=allowed, found=found)

@@ -6,24 +6,27 @@ import shlex
 from typing import Any
 
 import click
+from fuzz.values import NUMBERS, WORDS, parameters
 from hypothesis import strategies as st
 
 from cantons.cli.main import cantons
 from cantons.study.read import TABLES, Settings
 from cantons.study.registry import REGISTRY
-from fuzz.values import NUMBERS, WORDS, parameters
 
 # What lies in the folder of a case: studies, a run folder, rows, and files that are nobody's business.
 PATHS = ["rounds.toml", "csv.toml", "online.toml", "run", "sound", "x.npy", "x.npz", "rows.csv", "thesis.tex", "notes"]
-INSIDE = ["missing.toml", "", ".", "run/study.json", "thesis.tex/x", "new", "new/deep/er", "a" * 300, "é", "-", "x.html"]
-OUTSIDE = ["..", "/", "/dev/null", "../outside", "../outside/letter.txt"]  # to read from: who writes there, asked for it
+INSIDE = ["missing.toml", "", ".", "run/study.json", "thesis.tex/x", "new", "new/deep/er", "a" * 300, "é", "-",
+          "x.html"]
+OUTSIDE = ["..", "/", "/dev/null", "../outside",
+           "../outside/letter.txt"]  # to read from: who writes there, asked for it
 PARTS = sorted({name for parts in REGISTRY.values() for name in parts})
 ODD = [str(value) for value in NUMBERS if len(str(value)) < 100] + [word for word in WORDS if "\0" not in word]
 by_kind = {"study": ["rounds.toml", "csv.toml", "online.toml"], "studies": ["rounds.toml", "csv.toml", "online.toml"],
            "folder": ["run", "sound"], "folders": ["run", "sound"], "inputs": ["x.npy", "x.npz", "rows.csv"],
            "kind": sorted(REGISTRY), "name": PARTS + ["rounds.toml", "cantons.algorithm:fedavg"],
            "algorithms": sorted(REGISTRY["algorithm"]), "client": ["0", "1", "ann"], "array": ["x", "y"],
-           "reference": ["rounds", "fedavg"], "plot": ["new.png", "new.svg", "thesis.tex"], "out": ["new", "results/x", "run", "sound", "x.html", "thesis.tex"]}
+           "reference": ["rounds", "fedavg"], "plot": ["new.png", "new.svg", "thesis.tex"],
+           "out": ["new", "results/x", "run", "sound", "x.html", "thesis.tex"]}
 
 
 @st.composite

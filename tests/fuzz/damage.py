@@ -7,12 +7,17 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-PIECES = [b"", b"\0", b"\xff\xfe", b"\xef\xbb\xbf", b"\n", b"\r", b"\n\n\n", b",", b",,,,", b"\t", b'"', b"'", b"{", b"[", b"]", b"}",
+PIECES = [b"", b"\0", b"\xff\xfe", b"\xef\xbb\xbf", b"\n", b"\r", b"\n\n\n", b",", b",,,,", b"\t", b'"', b"'", b"{",
+          b"[", b"]", b"}",
           b"null", b"nan", b"-inf", b"1e999", b"-1", b"0", b"99999999999999999999", b"9" * 5000, b"1e-320", b"[" * 3000,
-          b"a:b", b"100000000:1", b"0:1", b"-1:1", b"\xc3\x28", "é²٣".encode(), b"=", b"#", b"::", b"true", b"x" * 3000,
+          b"a:b", b"100000000:1", b"0:1", b"-1:1", b"\xc3\x28", "é²٣".encode(), b"=", b"#", b"::", b"true",
+          b"x" * 3000,
           b"18446744073709551616", b"2147483648", b"0x10", b"1_000", b"inf", b"../../x"]
-JSON_VALUES: list[Any] = [None, True, False, 0, -1, 1, 2**31, 2**63, 10**400, 1.5, 1e308, float("nan"), float("inf"), "", "x",
-                          "\0", "nope", "os:system", "../../outside/x", "x" * 5000, "9" * 5000, [], [[]], [1], ["a"], {},
+flips = st.sampled_from([1, 0x80, 0xFF])
+JSON_VALUES: list[Any] = [None, True, False, 0, -1, 1, 2**31, 2**63, 10**400, 1.5, 1e308, float("nan"), float("inf"),
+                          "", "x",
+                          "\0", "nope", "os:system", "../../outside/x", "x" * 5000, "9" * 5000, [], [[]], [1], ["a"],
+                          {},
                           {"name": "x"}, {"name": "os:system", "command": "touch ../outside/x"}, {"": {}}]
 
 
@@ -32,7 +37,8 @@ def _once(draw: st.DrawFn, content: bytes) -> bytes:
     if how == 0:
         return content[:start]
     if how == 1:
-        return content[:start] + bytes(byte ^ draw(st.sampled_from([1, 0x80, 0xFF])) for byte in content[start:end]) + content[end:]
+        return content[:start] + bytes(byte ^ draw(st.sampled_from([1, 0x80,
+                                                                    0xFF])) for byte in content[start:end]) + content[end:]
     if how == 2:
         return content[:start] + content[end:]
     if how == 3:
@@ -47,7 +53,8 @@ def _once(draw: st.DrawFn, content: bytes) -> bytes:
     cell = cells[draw(st.integers(0, len(cells) - 1))]
     if how == 7 and cell:  # one cell of a table gets another value, everywhere if it is a name
         return content.replace(cell, draw(st.sampled_from(PIECES)), draw(st.sampled_from([1, 1, -1])))
-    return draw(st.sampled_from([b"", b"\0" * 100, content * 2, b"\x89HDF\r\n\x1a\n" + content, b"PK\x03\x04" + content, content[::-1]]))
+    return draw(st.sampled_from([b"", b"\0" * 100, content * 2, b"\x89HDF\r\n\x1a\n" + content, b"PK\x03\x04" + content,
+                                 content[::-1]]))
 
 
 @st.composite

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from hypothesis import strategies as st
-
 from data.samples import SAMPLES, VARIANTS
 from fuzz.damage import damaged, damaged_json
 from fuzz.values import nonsense, parameters
+from hypothesis import strategies as st
 
 
 class Sample(NamedTuple):
@@ -84,6 +83,7 @@ def play(case: ReaderCase, folder: Path) -> Any:
     import tomllib
 
     from fuzz.studies import as_toml
+
     from cantons.errors import InputError
 
     try:  # what a TOML file cannot hold, no study can ask for
@@ -97,11 +97,16 @@ ARRAYS: list[Callable[[np.ndarray], np.ndarray]] = [
     lambda a: a[:0], lambda a: a[:1], lambda a: a[:-1], lambda a: np.array(1.0), lambda a: a.astype(object),
     lambda a: np.zeros((len(a), 0)), lambda a: np.zeros((len(a), 2, 2)), lambda a: np.zeros(len(a), complex),
     lambda a: np.full(len(a), np.nan), lambda a: np.full(len(a), np.inf), lambda a: np.full(len(a), 2**62),
-    lambda a: np.arange(len(a)).astype("datetime64[s]"), lambda a: np.array(["x"] * len(a)), lambda a: np.array([b"x"] * len(a)),
-    lambda a: np.zeros(len(a), [("a", int), ("b", float)]), lambda a: np.zeros(len(a), "V4"), lambda a: np.zeros(len(a), bool),
-    lambda a: np.zeros(len(a), np.uint64) + np.uint64(2**64 - 1), lambda a: np.arange(len(a)) - 5, lambda a: np.ones(len(a), np.float16),
-    lambda a: np.full(len(a), 1e300), lambda a: np.full(len(a), -1), lambda a: a[::-1], lambda a: np.concatenate([a, a])]
-HUGE = b"\x93NUMPY\x01\x00v\x00" + b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000, 3), }".ljust(117) + b"\n"
+    lambda a: np.arange(len(a)).astype("datetime64[s]"), lambda a: np.array(["x"] * len(a)),
+                                                    lambda a: np.array([b"x"] * len(a)),
+    lambda a: np.zeros(len(a), [("a", int), ("b", float)]), lambda a: np.zeros(len(a), "V4"),
+    lambda a: np.zeros(len(a), bool),
+    lambda a: np.zeros(len(a), np.uint64) + np.uint64(2**64 - 1), lambda a: np.arange(len(a)) - 5,
+                                                    lambda a: np.ones(len(a), np.float16),
+    lambda a: np.full(len(a), 1e300), lambda a: np.full(len(a), -1), lambda a: a[::-1],
+    lambda a: np.concatenate([a, a])]
+HEADER = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000, 3), }"
+HUGE = b"\x93NUMPY\x01\x00v\x00" + HEADER.ljust(117) + b"\n"
 
 
 @st.composite
@@ -167,9 +172,12 @@ def parquet_with_odd_columns(draw: st.DrawFn, content: bytes) -> bytes:
 
     table = pyarrow.parquet.read_table(io.BytesIO(content))
     name, rows = draw(st.sampled_from(table.column_names)), table.num_rows
-    columns = [[None] * rows, [{"a": 1}] * rows, [[1.0]] * (rows - 1) + [[1.0, 2.0]], [[]] * rows, [[[1]]] * rows, [b"\xff"] * rows,
-               [datetime.date(2020, 1, 1)] * rows, [datetime.datetime(2020, 1, 1)] * rows, [decimal.Decimal("1.5")] * rows,
-               [True] * rows, ["x"] * rows, [float("nan")] * rows, [2**63 - 1] * rows, [1] + [None] * (rows - 1), [-1] * rows]
+    columns = [[None] * rows, [{"a": 1}] * rows, [[1.0]] * (rows - 1) + [[1.0, 2.0]], [[]] * rows, [[[1]]] * rows,
+               [b"\xff"] * rows,
+               [datetime.date(2020, 1, 1)] * rows, [datetime.datetime(2020, 1, 1)] * rows,
+               [decimal.Decimal("1.5")] * rows,
+               [True] * rows, ["x"] * rows, [float("nan")] * rows, [2**63 - 1] * rows, [1] + [None] * (rows - 1),
+               [-1] * rows]
     how = draw(st.integers(0, len(columns) + 2))
     if how == len(columns):
         table = table.slice(0, 0)
@@ -189,4 +197,5 @@ STRUCTURED = {".npz": npz_with_odd_arrays, ".h5": hdf5_with_odd_things, ".parque
 
 def describe(case: ReaderCase) -> str:
     shown = {name: content if len(content) < 2000 else content[:2000] + b"..." for name, content in case.files.items()}
-    return f"{case.reader}(path={case.path!r}, options={json.dumps(case.options, default=str)}); damaged: {case.damage}\n{shown}"
+    options = json.dumps(case.options, default=str)
+    return f"{case.reader}(path={case.path!r}, options={options}); damaged: {case.damage}\n{shown}"

@@ -76,7 +76,8 @@ class Worker:
             if over and self.process.returncode:
                 if self.begun is None or self.begun not in self.left:
                     raise SystemExit(f"a worker does not start: {self.errors.read_text()[-2000:]}")
-                found.append({"number": self.begun, "kind": kind_of(self.begun), "outcome": "failed", "case": "see --case",
+                found.append({"number": self.begun, "kind": kind_of(self.begun), "outcome": "failed",
+                              "case": "see --case",
                               "why": f"the process died with {self.process.returncode}: "
                                      f"{self.errors.read_text()[-1500:]}", "seconds": 0.0})
                 self.left.remove(self.begun)
@@ -90,7 +91,8 @@ class Worker:
         own.mkdir(parents=True)
         self.log, self.errors, self.read, self.begun = own / "log.jsonl", own / "stderr", 0, None
         (own / "numbers").write_text(json.dumps(self.left[:BATCH]))
-        self.process = subprocess.Popen([sys.executable, __file__, "--batch", str(own), "--shared", str(self.shared), "--seed",
+        self.process = subprocess.Popen([sys.executable, __file__, "--batch", str(own), "--shared", str(self.shared),
+                                         "--seed",
                                          str(self.seed)], stdout=subprocess.DEVNULL, stderr=self.errors.open("w"))
 
     @property
@@ -116,7 +118,8 @@ def fuzz(seed: int, numbers: list[int], processes: int) -> int:
         shared = Path(name) / "shared"
         shared.mkdir()
         prepare_shared(shared)
-        workers = [Worker(shared, Path(name) / str(index), seed, numbers[index::processes]) for index in range(processes)]
+        workers = [Worker(shared, Path(name) / str(index), seed, numbers[index::processes])
+                   for index in range(processes)]
         failed = (report / f"failures-{seed}.jsonl").open("w")
         while any(worker.busy for worker in workers):
             for worker in workers:
@@ -125,7 +128,8 @@ def fuzz(seed: int, numbers: list[int], processes: int) -> int:
                     if verdict["outcome"] == "failed":
                         failed.write(json.dumps(verdict) + "\n")
                         failed.flush()
-                        print(f"\rFAILED seed {seed} case {verdict['number']} ({verdict['kind']}): {verdict['why'][:400]}")
+                        print(f"\rFAILED seed {seed} case {verdict['number']} ({verdict['kind']}): "
+                              f"{verdict['why'][:400]}", flush=True)
             bad = sum(verdict["outcome"] == "failed" for verdict in verdicts)
             if sys.stderr.isatty():
                 print(f"\r{len(verdicts)} of {len(numbers)} cases, {bad} failures, {time.monotonic() - began:.0f} s",
@@ -146,7 +150,8 @@ def show(verdicts: list[dict], seed: int, seconds: float) -> None:
         times = [verdict["seconds"] for verdict in some]
         print(f"{kind:<10}{len(some):>8}{counts['accepted']:>10}{counts['refused']:>9}{counts['failed']:>10}"
               f"{1000 * sum(times) / len(some):>13.0f}{max(times):>11.1f}")
-    classes = collections.Counter(verdict["why"].split(": ")[0][:90] for verdict in verdicts if verdict["outcome"] == "failed")
+    failed = [verdict["why"] for verdict in verdicts if verdict["outcome"] == "failed"]
+    classes = collections.Counter(why.split(": ")[0][:90] for why in failed)
     for why, count in classes.most_common():
         print(f"{count:>6} x {why}")
     print(f"seed {seed}, {seconds:.0f} s; failures with their cases: build/fuzz/failures-{seed}.jsonl")
@@ -160,7 +165,8 @@ def play_one(seed: int, number: int) -> int:
         (Path(name) / "shared").mkdir()
         prepare_shared(Path(name) / "shared")
         verdict = World(Path(name) / "shared", Path(name) / "own").play(seed, number)
-    print(f"{verdict.case}\n\n{verdict.kind} case {number} of seed {seed}: {verdict.outcome} in {verdict.seconds:.1f} s: {verdict.why}")
+    print(f"{verdict.case}\n\n{verdict.kind} case {number} of seed {seed}: {verdict.outcome} in "
+          f"{verdict.seconds:.1f} s: {verdict.why}")
     return verdict.outcome == "failed"
 
 

@@ -8,10 +8,9 @@ import math
 from functools import cache
 from typing import Any, NamedTuple
 
-from hypothesis import strategies as st
-
 from fuzz.damage import damaged
 from fuzz.values import Raw, fitting, nonsense, odd, of_type, parameters, quoted_words
+from hypothesis import strategies as st
 
 from cantons.engine import Local
 from cantons.errors import InputError
@@ -24,11 +23,14 @@ from cantons.study.resolve import resolve
 SMALL: dict[str, dict[str, Any]] = {
     "digits": {"clients": 5}, "synthetic": {"clients": 4, "features": 3, "largest": 40},
     "synthetic_mixture": {"clients": 3, "features": 3, "examples": 10}, "restaurants": {"examples": 12},
-    "drifting_targets": {"clients": 3, "steps": 12}, "synthetic_bandit": {"clients": 3, "contexts": 8, "test_contexts": 4},
+    "drifting_targets": {"clients": 3, "steps": 12}, "synthetic_bandit": {"clients": 3, "contexts": 8,
+                                                                          "test_contexts": 4},
     "classification_bandit": {"source": {"name": "digits", "clients": 4}}}
 # Readers are given the sound files that lie in the folder `samples` beside the study.
-MODELS_SMALL = {"linear": {}, "mlp": {"hidden": [3]}, "cnn": {"channels": [2], "dense": 3}, "embedding": {"vocabulary": 5}}
-EXAMPLES = {"logistic": "synthetic", "classification": "synthetic", "linear": "restaurants", "regression": "restaurants",
+MODELS_SMALL = {"linear": {}, "mlp": {"hidden": [3]}, "cnn": {"channels": [2], "dense": 3},
+                "embedding": {"vocabulary": 5}}
+EXAMPLES = {"logistic": "synthetic", "classification": "synthetic", "linear": "restaurants",
+            "regression": "restaurants",
             "residual": "restaurants", "target": "drifting_targets", "bandit": "synthetic_bandit"}
 
 
@@ -48,7 +50,8 @@ def find_fits(samples: dict[str, dict[str, Any]]) -> Fits:
         data = next(iter([EXAMPLES.get(name), *(data for data, fitting in problems.items() if name in fitting)]))
         study = {**_bare(name), "data": _tables(samples)[data]}
         methods[name] = [(algorithm, clock) for algorithm in REGISTRY["algorithm"] for clock in REGISTRY["clock"]
-                         if _works({**study, "algorithm": {"name": algorithm}, "clock": {"name": clock}}, resolved=True)]
+                         if _works({**study, "algorithm": {"name": algorithm}, "clock": {"name": clock}},
+                                   resolved=True)]
     return Fits(problems, methods)
 
 
@@ -104,7 +107,8 @@ def _fitting(draw: st.DrawFn, samples: dict[str, dict[str, Any]], fits: Fits) ->
             study[kind] = draw(_more(kind, {"name": draw(st.sampled_from(sorted(REGISTRY[kind])))}))
     if draw(_one_in(3)):
         key = draw(st.sampled_from(sorted(Settings.model_fields)))
-        study[key] = draw(of_type(Settings.model_fields[key].annotation, ["name"]).filter(lambda value: value != "none"))
+        study[key] = draw(of_type(Settings.model_fields[key].annotation,
+                                  ["name"]).filter(lambda value: value != "none"))
     return study
 
 

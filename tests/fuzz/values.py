@@ -22,11 +22,14 @@ class Raw(str):
 
 
 NUMBERS = [0, -1, 1, 2, 3, 7, 2**31 - 1, 2**31, 2**32, 2**53 + 1, 2**63 - 1, -(2**63), 10**30, Raw("9" * 5000),
-           Raw("0x7fffffffffffffff"), 0.0, -0.0, 0.5, 1.0, 1e-320, 1e-30, 1e30, 3.5e38, 1e308, float("inf"), -float("inf"),
+           Raw("0x7fffffffffffffff"), 0.0, -0.0, 0.5, 1.0, 1e-320, 1e-30, 1e30, 3.5e38, 1e308, float("inf"),
+           -float("inf"),
            float("nan")]
-WORDS = ["", " ", "none", "auto", "x", "0", "1e3", "nan", "\0", "a\0b", "é", "\u202e", "\U0001f600", "a\nb", "a" * 10000,
+WORDS = ["", " ", "none", "auto", "x", "0", "1e3", "nan", "\0", "a\0b", "é", "\u202e", "\U0001f600", "a\nb",
+         "a" * 10000,
          "a/b", "../../outside/x", "/", ".", "..", "~", "%s", "{x}", "[bold]", "<script>", "²", "--help", "os:system",
-         "os.path:join", "json:loads", "builtins:print", "builtins:exit", "math:pi", "sys:exit", ":", "::", ".x:y", "x:", ":y",
+         "os.path:join", "json:loads", "builtins:print", "builtins:exit", "math:pi", "sys:exit", ":", "::", ".x:y",
+         "x:", ":y",
          "cantons:run", "cantons.study.run:run", "no_such_module:f", "cantons.algorithm:fedavg"]
 DEEP = Raw("[" * 3000 + "]" * 3000)
 NESTED = Raw("{a=" * 200 + "1" + "}" * 200)
@@ -57,7 +60,8 @@ def fitting(option: inspect.Parameter, words: Sequence[str]) -> st.SearchStrateg
 def odd(hint: Any) -> st.SearchStrategy[Any]:
     """Mostly extreme values of the type that is asked for, and sometimes anything."""
     types = _types(hint)
-    numbers = [value for value in NUMBERS if isinstance(value, Raw | (int if types <= {int, type(None)} else int | float))]
+    numbers = [value for value in NUMBERS if isinstance(value, Raw | (int if types <= {int,
+                                                                                       type(None)} else int | float))]
     if types & {int, float}:
         return st.one_of(st.sampled_from(numbers), st.sampled_from(numbers), st.sampled_from(numbers), nonsense)
     return st.one_of(st.sampled_from(WORDS), nonsense) if str in types else nonsense

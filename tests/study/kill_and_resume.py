@@ -127,13 +127,14 @@ def in_a_child(kind: str, folder: Path, at: int) -> Ended:
 
     The process is forked from this one, in which all is imported and JAX has not begun: that saves most of its time.
     """
+    import orbax.checkpoint  # noqa: F401
+    from die_at import Death
+
     import cantons.cli.compare
     import cantons.cli.show
     import cantons.report
     import cantons.study.load
     import cantons.study.sweep  # noqa: F401
-    import orbax.checkpoint  # noqa: F401
-    from die_at import Death
 
     said = folder / "said"
     said.unlink(missing_ok=True)
@@ -192,8 +193,8 @@ def check(kinds: list[str], kills: int, seed: int, processes: int) -> int:
         place = Path(name)
         for kind in kinds:
             (place / f"calm {kind}").mkdir()
-        calm = dict(zip(kinds, pool.map(in_a_child, kinds, [place / f"calm {kind}" for kind in kinds], [0] * len(kinds)),
-                        strict=True))
+        undisturbed = pool.map(in_a_child, kinds, [place / f"calm {kind}" for kind in kinds], [0] * len(kinds))
+        calm = dict(zip(kinds, undisturbed, strict=True))
         chains = []
         for index, kind in enumerate(kinds):
             if calm[kind].code:
