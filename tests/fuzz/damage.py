@@ -37,8 +37,7 @@ def _once(draw: st.DrawFn, content: bytes) -> bytes:
     if how == 0:
         return content[:start]
     if how == 1:
-        return content[:start] + bytes(byte ^ draw(st.sampled_from([1, 0x80,
-                                                                    0xFF])) for byte in content[start:end]) + content[end:]
+        return content[:start] + bytes(byte ^ draw(flips) for byte in content[start:end]) + content[end:]
     if how == 2:
         return content[:start] + content[end:]
     if how == 3:
