@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint types check-resume check-studies bench docs clean
+.PHONY: demo test lint types fuzz check-resume soak check-studies bench docs clean
 
 demo: $(VENV)/.core
 	$(BIN)/cantons demo
@@ -19,9 +19,21 @@ lint: $(VENV)/.test
 types: $(VENV)/.test
 	$(BIN)/mypy
 
-# Kill a run at 20 random moments and compare the resumed ones with the uninterrupted one, bit for bit.
+# Mutated studies, files, run folders and command lines: each works or is refused in a sentence. ONLY=study: one kind.
+CASES ?= 10000
+SEED  ?= 0
+fuzz: $(VENV)/.test
+	$(BIN)/python tests/fuzz/run.py --cases $(CASES) --seed $(SEED) $(if $(ONLY),--only $(ONLY))
+
+# Kill runs, sweeps and comparisons at 100 of their file operations, resume them, and compare the ends bit for bit.
+KILLS ?= 100
 check-resume: $(VENV)/.test
-	$(BIN)/python tests/study/kill_and_resume.py --kills 20
+	$(BIN)/python tests/study/kill_and_resume.py --kills $(KILLS)
+
+# Runs, sweeps, reports and resumes in random order: memory, open files and threads must not grow.
+MINUTES ?= 20
+soak: $(VENV)/.test
+	$(BIN)/python tests/fuzz/soak.py --minutes $(MINUTES) --seed $(SEED)
 
 # Every script of studies/ in its small sizes.
 check-studies: $(VENV)/.test

@@ -1,98 +1,239 @@
-"""Kill a run at random moments, resume it each time, and compare the end with a run nobody disturbed.
+"""Kill commands at their file operations, call them again, and compare the end with commands nobody disturbed.
 
-    python tests/study/kill_and_resume.py --kills 20
+    python tests/study/kill_and_resume.py --kills 100
+
+A run, an online run, a sweep, a comparison and a run with local models are each killed at points spread over all their
+file operations, from the first to the last, so that every file is once half written. Every other one is killed a second
+time while it goes on. In the end states and evaluations, but for the clock's readings, must have the same bits.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import json
+import os
 import random
-import signal
-import subprocess
 import sys
 import tempfile
 import time
+import traceback
 import warnings
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
+from typing import NamedTuple
+
+TESTS = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS / "study"), str(TESTS / "local_models")]
+TIMES = ("seconds", "seconds_per_round", "updates_per_second", "evaluation_seconds")
+DIED = 137
 
 STUDY = """
-rounds = 3000
-cohort = 10
-evaluate_every = 250
-checkpoint_every = 100
+rounds = 6
+cohort = 3
+evaluate_every = 2
+checkpoint_every = 2
 
 [data]
-name = "digits"
-clients = 30
+name = "synthetic"
+clients = 5
+features = 4
+largest = 40
 
 [problem]
-name = "classification"
-model = { name = "mlp", hidden = [16] }
-split = "output"
+name = "logistic"
+split = "*bias"
 
 [algorithm]
 name = "scaffold"
 batch_size = 8
 """
+ONLINE = """
+rounds = 12
+evaluate_every = 4
+checkpoint_every = 3
+
+[data]
+name = "drifting_targets"
+clients = 3
+steps = 12
+
+[problem]
+name = "target"
+
+[algorithm]
+name = "fedomd"
+
+[clock]
+name = "online"
+uplink = 1
+"""
+KINDS = ("run", "online", "sweep", "compare", "local models")
 
 
 def command(study: Path, out: Path) -> list[str]:
     return [sys.executable, "-m", "cantons.cli.main", "run", str(study), "--out", str(out), "--resume"]
 
 
-def final_bytes(out: Path) -> str:
-    """A digest of everything a finished run knows: its state, and every evaluation but the clock's readings."""
-    import json
+def play(kind: str, folder: Path, out: Path) -> str:
+    """Begin it, or go on with it; a digest of everything it knows at its end."""
+    from click.testing import CliRunner
 
+    from cantons.cli.main import cantons
+
+    if kind == "local models":
+        import resumable_run
+
+        return resumable_run.digest(resumable_run.play(out, rounds=12, resume=True))
+    for name, text in (("run", STUDY), ("online", ONLINE), ("second", STUDY.replace("scaffold", "fedavg"))):
+        (folder / f"{name}.toml").write_text(text)
+    words = {"run": ["run", "run.toml", "--resume"], "online": ["run", "online.toml", "--resume"],
+             "sweep": ["sweep", "run.toml", "--grid", "algorithm.step_size=0.05,0.1", "--seeds", "1"],
+             "compare": ["compare", "run.toml", "second.toml", "--seeds", "1", "--rounds", "4"]}[kind]
+    os.chdir(folder)
+    done = CliRunner().invoke(cantons, [*words, "--out", str(out)], catch_exceptions=False)
+    if done.exit_code:
+        raise SystemExit(done.output)
+    return final_bytes(out)
+
+
+def final_bytes(out: Path) -> str:
+    """A digest of what finished runs know: the state and the evaluations of every run folder in `out`."""
     import jax
 
     from cantons.errors import Notice
     from cantons.study.load import load
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Notice)  # the run's process may have had fewer devices
-        state = load(out).state
     digest = hashlib.sha256()
-    for leaf in jax.tree.leaves(state):
-        digest.update(leaf.tobytes())
-    timed = ("seconds", "seconds_per_round", "updates_per_second", "evaluation_seconds")
-    for line in (out / "metrics.jsonl").read_text().splitlines():
-        row = {key: value for key, value in json.loads(line).items() if key not in timed}
-        digest.update(json.dumps(row, sort_keys=True).encode())
+    for study in sorted(out.rglob("study.json")):
+        digest.update(str(study.relative_to(out)).encode())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Notice)  # the run's process may have had fewer devices
+            state = load(study.parent).state
+        for leaf in jax.tree.leaves(state):
+            digest.update(leaf.tobytes())
+        for line in (study.parent / "metrics.jsonl").read_text().splitlines():
+            row = {key: value for key, value in json.loads(line).items() if key not in TIMES}
+            digest.update(json.dumps(row, sort_keys=True).encode())
     return digest.hexdigest()
 
 
-def kill_and_resume(folder: Path, kills: int, seed: int) -> tuple[str, str, list[float]]:
-    """Digests of the undisturbed and of the disturbed run, and when the kills came."""
-    study = folder / "study.toml"
-    study.write_text(STUDY)
-    began = time.monotonic()
-    subprocess.run(command(study, folder / "calm"), check=True, capture_output=True)
-    whole = time.monotonic() - began
-    dice, moments = random.Random(seed), []
-    while len(moments) < kills:
-        # Some kills come while Python starts, most while the rounds run, some while the last files are written.
-        moment = dice.uniform(0.1, 1.1) * whole
-        process = subprocess.Popen(command(study, folder / "disturbed"), stdout=subprocess.DEVNULL,
-                                   stderr=subprocess.DEVNULL)
-        time.sleep(moment)
-        process.send_signal(signal.SIGKILL)
-        if process.wait() == 0:  # it was done before the signal: start it over
-            subprocess.run(["rm", "-rf", str(folder / "disturbed")], check=True)
-            continue
-        moments.append(moment)
-    subprocess.run(command(study, folder / "disturbed"), check=True, capture_output=True)
-    return final_bytes(folder / "calm"), final_bytes(folder / "disturbed"), moments
+class Ended(NamedTuple):
+    """How one process ended: its exit code, its file operations, and the digest or what it complained of."""
+
+    code: int
+    operations: int
+    said: str
+
+
+def in_a_child(kind: str, folder: Path, at: int) -> Ended:
+    """Play it in a process of its own that dies at file operation `at`; 0: never.
+
+    The process is forked from this one, in which all is imported and JAX has not begun: that saves most of its time.
+    """
+    import orbax.checkpoint  # noqa: F401
+    from die_at import Death
+
+    import cantons.cli.compare
+    import cantons.cli.show
+    import cantons.report
+    import cantons.study.load
+    import cantons.study.sweep  # noqa: F401
+
+    said = folder / "said"
+    said.unlink(missing_ok=True)
+    child = os.fork()
+    if child == 0:
+        try:
+            silent = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(silent, 1)
+            os.dup2(silent, 2)
+            death = Death(at, folder / "out")
+            death.watch()
+            words = play(kind, folder, folder / "out")
+            code = 0
+        except BaseException:
+            words, code = traceback.format_exc()[-3000:], 1
+        said.write_text(json.dumps([death.count, words]))
+        os._exit(code)
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    return Ended(code, *(json.loads(said.read_text()) if said.exists() else (0, "killed")))
+
+
+class Chain(NamedTuple):
+    """What came of killing one command and calling it again until it ended."""
+
+    kind: str
+    points: list[int]
+    kills: int
+    said: str  # the digest, or what went wrong
+
+
+def kill_and_resume(kind: str, folder: Path, points: list[int]) -> Chain:
+    """Kill it at these points, one process after the other, and let the last one end."""
+    folder.mkdir()
+    kills = 0
+    for at in [*points, 0]:
+        ended = in_a_child(kind, folder, at)
+        kills += ended.code == DIED
+        if ended.code not in (0, DIED):
+            return Chain(kind, points, kills, f"exit code {ended.code} after kills at {points}: {ended.said}")
+    return Chain(kind, points, kills, ended.said)
+
+
+def kill_points(operations: int, count: int, seed: int) -> list[list[int]]:
+    """`count` points spread evenly over 1 .. operations; every other has a second one, anywhere."""
+    dice = random.Random(seed)
+    firsts = [1 + round(index * (operations - 1) / max(1, count - 1)) for index in range(count)]
+    return [[first, dice.randint(1, operations)] if place % 2 else [first] for place, first in enumerate(firsts)]
+
+
+def check(kinds: list[str], kills: int, seed: int, processes: int) -> int:
+    """Print a line for each kind; the number of chains that did not end alike."""
+    began, wrong, total = time.monotonic(), 0, 0
+    with (tempfile.TemporaryDirectory() as name,
+          ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool):
+        place = Path(name)
+        for kind in kinds:
+            (place / f"calm {kind}").mkdir()
+        undisturbed = pool.map(in_a_child, kinds, [place / f"calm {kind}" for kind in kinds], [0] * len(kinds))
+        calm = dict(zip(kinds, undisturbed, strict=True))
+        chains = []
+        for index, kind in enumerate(kinds):
+            if calm[kind].code:
+                raise SystemExit(f"{kind} does not end undisturbed: {calm[kind].said}")
+            count = kills // len(kinds) + (index < kills % len(kinds))
+            for number, points in enumerate(kill_points(calm[kind].operations, count, seed)):
+                chains.append(pool.submit(kill_and_resume, kind, place / f"{kind} {number}", points))
+        ended = [chain.result() for chain in chains]
+    for kind in kinds:
+        mine = [chain for chain in ended if chain.kind == kind]
+        differ = [chain for chain in mine if chain.said != calm[kind].said]
+        total, wrong = total + sum(chain.kills for chain in mine), wrong + len(differ)
+        print(f"{kind:<13} {calm[kind].operations:>4} file operations, {sum(chain.kills for chain in mine):>3} kills, "
+              f"{len(mine) - len(differ)} of {len(mine)} ends bit-identical")
+        for chain in differ:
+            print(f"    killed at {chain.points}: {chain.said if ' ' in chain.said else 'another digest'}")
+    print(f"{total} kills, {wrong} different ends, {time.monotonic() - began:.0f} s")
+    return wrong
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=100, help="first kills; second ones come on top")
+    parser.add_argument("--kinds", nargs="*", default=list(KINDS), choices=KINDS)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=2)
+    options = parser.parse_args(arguments)
+    for name, value in (("XLA_FLAGS", "--xla_backend_optimization_level=0"), ("JAX_PLATFORMS", "cpu"),
+                        ("JAX_COMPILATION_CACHE_DIR", str(TESTS.parent / ".jax_cache")),
+                        ("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0"),
+                        ("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")):
+        os.environ.setdefault(name, value)
+    return int(check(options.kinds, options.kills, options.seed, options.processes) > 0)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        calm, disturbed, moments = kill_and_resume(Path(name), options.kills, options.seed)
-    print(f"killed {len(moments)} times, after {', '.join(f'{moment:.1f}' for moment in moments)} s")
-    print("bit-identical" if calm == disturbed else "DIFFERENT")
-    sys.exit(calm != disturbed)
+    sys.exit(main())
