@@ -50,8 +50,8 @@ def _of_container() -> int | None:
 
 def _gib(bytes: int) -> str:
     """
-    >>> _gib(3 * 2**30), _gib(100 * 2**20)
-    ('3', '0.1')
+    >>> _gib(3 * 2**30), _gib(2**29)
+    ('3', '0.5')
     """
     gib = bytes / 2**30
     return f"{gib:,.0f}" if gib >= 10 else f"{gib:.2g}"

@@ -1,5 +1,9 @@
 """Start a session with parts built by hand, as a study would with parts it has resolved."""
 
+from dataclasses import replace
+
+import numpy as np
+
 from cantons.protocol import Parts, Recipe, Snapshot
 
 
@@ -17,3 +21,11 @@ def restored(session, state):
 def scores(session, state, side="clients"):
     """{set: {model: {metric: a number per client}}} of a single run."""
     return session.evaluate(state)[0].scores[side]
+
+
+def enlarged(data, factors):
+    """The same federation with every row times its client's factor, which no reader of data would let in."""
+    train = data.clients.train
+    each = np.repeat(factors, train.sizes)
+    larger = replace(train, inputs=train.inputs * each[:, None], targets=train.targets * each)
+    return replace(data, clients=replace(data.clients, train=larger))

@@ -50,7 +50,7 @@ def fingerprint(study: Mapping[str, Any], environment: Mapping[str, Any], togeth
 def _engine(options: Mapping[str, Any], environment: Mapping[str, Any], together: int) -> dict[str, Any]:
     """An engine's options, and the devices it uses: all there are if it may choose them and does not, else one."""
     if not environment:  # it is lost
-        return {f"engine.{key}": value for key, value in flat(options).items()}
+        return {f"engine.{key}": value for key, value in flat(options).items() if key != "devices"}
     kinds = environment.get("devices") or []
     found = {"platform": environment.get("platform"), "device": kinds[0] if kinds else None,
              "devices": options.get("devices", 1) or len(kinds), "runs_together": together}

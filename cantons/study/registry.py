@@ -98,7 +98,7 @@ def _imported(kind: str, name: str) -> Callable[..., Any]:
     module, _, function = name.partition(":")
     where = "write module:function, with the module in the current folder or installed."
     if not all(word.isidentifier() for word in (*module.split("."), function)):
-        raise InputError(f"{name!r} is no name of a {kind}; {where}")
+        raise InputError(f"{shown(name)} is no name of {_one(kind)}; {where}")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:

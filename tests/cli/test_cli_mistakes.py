@@ -119,7 +119,7 @@ OTHERS = {
     "run good.toml --set name=../../x": "the name '../../x' cannot be that of a folder: it holds '/'",
     "run good.toml --set name=/x": "the name '/x' cannot be that of a folder",
     "run good.toml --set name=..": "the name '..' cannot be that of a folder: it has no letters",
-    'run good.toml --set name="a\\u0000b"': "it holds '\\x00'",
+    'run good.toml --set name="a\\u0000b"': "give text without the character NUL",
     "compare good.toml --set name=../x --out x": "the name '../x' cannot be that of a folder",
     "sweep good.toml --grid algorithm.step_size=0.1,'0.1' --out x": "would share the folder step_size=0.1",
     "report nowhere": "nowhere is not a run folder",

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 import toy_algorithm as toy
+from starting import enlarged
 
 import cantons as ct
 from cantons.engine.client import finite
@@ -22,10 +23,8 @@ HUGE = 1e200
 
 
 @pytest.fixture(scope="module")
-def overflowing(numbers, own_rows):
-    scales = np.where(np.isin(np.arange(7), BROKEN), HUGE, 1.0)
-    return ct.from_clients({name: (x * scale, y * scale) for name, (x, y), scale in zip(
-        numbers.clients.names, own_rows(numbers), scales, strict=True)}, test=0)
+def overflowing(numbers):
+    return enlarged(numbers, np.where(np.isin(np.arange(7), BROKEN), HUGE, 1.0))
 
 
 def only(clients):
@@ -84,9 +83,9 @@ def test_the_record_names_the_clients_left_out(least_squares, overflowing):
     assert len(told) == 2 and all("4 uploads" in sentence and "client2, client4" in sentence for sentence in told)
 
 
-def test_when_every_upload_is_lost_the_server_stays_and_the_rounds_are_skipped(played, least_squares, own_rows,
+def test_when_every_upload_is_lost_the_server_stays_and_the_rounds_are_skipped(played, least_squares,
                                                                                 numbers):
-    data = ct.from_clients({str(index): (x * HUGE, y * HUGE) for index, (x, y) in enumerate(own_rows(numbers))}, test=0)
+    data = enlarged(numbers, np.full(7, HUGE))
     before, after = (played(least_squares, data, ct.scaffold(step_size=0.05, steps=2, batch_size=None), rounds,
                             clock=only(range(7))) for rounds in (0, 3))
     jax.tree.map(np.testing.assert_array_equal, before.server, after.server)

@@ -26,13 +26,17 @@ name = "fedavg"
 MODULE = """
 import sys
 import cantons as ct
-from cantons.recipe import algorithm
+from cantons.recipe import algorithm, problem
+@problem
 def fails(data):
     return {}["x"]
+@problem
 def leaves(data):
     sys.exit(3)
+@problem
 def nothing(data):
     return None
+@problem
 def strange(data, width: "Missing" = 3):
     return None
 @algorithm
@@ -79,16 +83,16 @@ def test_a_folder_is_no_study_and_an_endless_file_neither(tmp_path):
 
 
 @pytest.mark.parametrize(("change", "sentence"), {
-    "problem=:": "cannot find the problem ':'",
-    "problem=json:": "cannot find the problem 'json:'",
-    "data.name=.x:y": "cannot find the data '.x:y'",
-    "data.name=..:..": "cannot find the data '..:..'",
+    "problem=:": "':' is no name of a problem",
+    "problem=json:": "'json:' is no name of a problem",
+    "data.name=.x:y": "'.x:y' is no name of data",
+    "data.name=..:..": "'..:..' is no name of data",
     "problem=math:pi": "'math:pi' is not a function",
     "problem=odd_top:x": "odd_top:x failed with RuntimeError: at the top",
     "problem=odd_syntax:x": "cannot find the problem 'odd_syntax:x': invalid syntax",
-    "problem=odd_parts:fails": 'odd_parts.py, line 6: return {}["x"]',
+    "problem=odd_parts:fails": 'odd_parts.py, line 7: return {}["x"]',
     "problem=odd_parts:leaves": "odd_parts:leaves failed with SystemExit: 3",
-    "problem=odd_parts:nothing": "odd_parts:nothing returned a NoneType, not a problem",
+    "problem=odd_parts:nothing": "odd_parts:nothing returned a NoneType; return a Problem",
     "problem=odd_parts:strange": "cannot tell which options strange has",
     "algorithm.name=odd_parts:method": "method failed with ValueError: no such thing",
     "data.examples=" + "9" * 5000: "data.examples = '999",
