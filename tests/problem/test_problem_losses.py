@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import cantons as ct
 from cantons.errors import InputError
 from cantons.problem.losses import LOSSES, likeliest, logistic, masked_mean, same_sign, softmax, squared
 
@@ -84,3 +85,10 @@ def test_targets_that_do_not_fit_are_refused():
 def test_a_loss_that_is_already_a_mean_is_refused():
     with pytest.raises(InputError, match=r"values of shape \(\) for 4 examples"):
         masked_mean(jnp.float32(1.0), jnp.ones(4))
+
+
+def test_targets_of_several_arrays_need_a_problem_made_for_them():
+    data = ct.synthetic_bandit(clients=2, contexts=4, test_contexts=2)
+    for problem in (ct.regression(data, ct.linear()), ct.residual(data)):
+        with pytest.raises(ct.InputError, match="the targets are several arrays .*such as bandit"):
+            ct.run(problem, data, ct.fedavg(), rounds=1)
