@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import ExitStack
 
 import jax
 import numpy as np
@@ -13,6 +14,7 @@ from cantons.study.callbacks import Callback
 from cantons.study.read import read_study
 from cantons.study.resolve import resolve
 from cantons.study.sweep import grouped, label, sweep
+from cantons.study.together import _saving
 
 STUDY = """
 rounds = 4
@@ -131,6 +133,16 @@ def test_stopped_by_ctrl_c_it_goes_on_to_the_same_end(study, swept, tmp_path):
         one, other = ct.load(tmp_path / f"step_size={size}-1"), ct.load(swept[0] / f"step_size={size},epochs=1-1")
         for left, right in zip(jax.tree.leaves(one.state), jax.tree.leaves(other.state), strict=True):
             np.testing.assert_array_equal(left, right)
+
+
+def test_runs_with_other_companions_have_another_checkpoint(tmp_path):
+    data = ct.digits(clients=6)
+    run = resolve(ct.logistic(data), data, ct.fedavg(), rounds=2, engine=ct.Local())
+    stores = set()
+    for names in (["a", "b"], ["a", "c"], ["a", "b", "c"]):
+        with ExitStack() as opened:
+            stores.add(_saving([run] * len(names), tmp_path, names, False, opened).checkpoints._folder)
+    assert len(stores) == 3
 
 
 def test_an_odd_number_of_variants_fills_the_devices_and_is_cut_off_again():
