@@ -11,7 +11,14 @@ RENAMED = {"blended": "synthetic_mixture", "moving": "drifting_targets"}  # what
 
 
 class InputError(ValueError):
-    """Something the user gave cannot be used; the message says what, why, and what to change."""
+    """Something the user gave cannot be used; the message says what, why, and what to change, in one line.
+
+    >>> print(InputError("cannot read a\\nb."))
+    cannot read a\\nb.
+    """
+
+    def __str__(self) -> str:
+        return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in super().__str__())
 
 
 class Notice(UserWarning):

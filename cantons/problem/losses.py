@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -90,9 +90,6 @@ def _each(values: Array) -> Array:
 
 def _like(targets: Array, outputs: Array) -> Array:
     """`outputs` in the shape of `targets`: a single output [B, 1] goes with plain targets [B]."""
-    if isinstance(targets, Mapping):
-        raise InputError(f"the targets are several arrays ({', '.join(targets)}), and this problem predicts one; use "
-                         "the problem they are made for, such as bandit.")
     if outputs.shape == (*targets.shape, 1):
         return outputs[..., 0]
     if outputs.shape != targets.shape:  # or they would broadcast to [B, B] without a word

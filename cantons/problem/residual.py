@@ -19,7 +19,7 @@ from cantons.models import Architecture, Model, Named
 from cantons.models import linear as linear_model
 from cantons.problem.assemble import is_linear
 from cantons.problem.losses import LOSSES, Loss, masked_mean, same_sign
-from cantons.problem.shaped import Shaped
+from cantons.problem.shaped import Shaped, check_targets
 from cantons.protocol import Array, Batch, Convex, Problem, Residual
 from cantons.ranges import Positive, Whole, checked
 
@@ -40,6 +40,7 @@ def residual(data: Shaped, *, shared_features: Features = "all", private_feature
     `clip` bounds the summed output by -clip and clip in loss and score, as Vowpal Wabbit does: the gradient keeps the
     clipped error and looks past the clipping.
     """
+    check_targets(data)
     kind = loss or ("squared" if data.classes is None else "softmax")
     if kind not in LOSSES:
         raise unknown("loss", kind, LOSSES)

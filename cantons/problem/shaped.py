@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol
+
+from cantons.errors import InputError
 
 
 class Shaped(Protocol):
@@ -22,3 +25,11 @@ class Shapes(NamedTuple):
 
     input_shape: tuple[int, ...]
     classes: int | None = None
+
+
+def check_targets(data: Shaped) -> None:
+    """Refuse targets that are several arrays, where a problem predicts one."""
+    targets = getattr(getattr(data, "train", None), "targets", None)
+    if isinstance(targets, Mapping):
+        raise InputError(f"the targets are several arrays ({', '.join(targets)}), and this problem predicts one; use "
+                         "the problem they are made for, such as bandit.")

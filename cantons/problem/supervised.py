@@ -12,7 +12,7 @@ from cantons.problem.assemble import assemble, convex_if_linear
 from cantons.problem.bandit import bandit
 from cantons.problem.losses import LOSSES, Loss, same_sign, squared
 from cantons.problem.residual import residual
-from cantons.problem.shaped import Shaped, Shapes
+from cantons.problem.shaped import Shaped, Shapes, check_targets
 from cantons.problem.target import target
 from cantons.protocol import Problem
 from cantons.ranges import NonNegative, checked
@@ -39,6 +39,7 @@ def classification(data: Shaped, model: Architecture, *, split: str = "none", l2
 def regression(data: Shaped, model: Architecture, *, split: str = "none", labels: Literal["real", "sign"] = "real",
                l2: NonNegative = 0.0) -> Problem:
     """Squared error of one output, predicted as [B]; scores accuracy too if `labels` are "sign": -1 and 1."""
+    check_targets(data)
     about = {"name": "regression", "input_shape": list(data.input_shape), "labels": labels,
              "split": split, "l2": l2}
     network = _single(model(tuple(data.input_shape), 1))

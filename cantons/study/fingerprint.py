@@ -42,9 +42,14 @@ def fingerprint(study: Mapping[str, Any], environment: Mapping[str, Any], togeth
     rest = {key: value for key, value in tables.items() if key not in (*FREE, "data", "source", "engine")}
     data = flat({"data": tables["data"]})
     data.pop("data.made_by.path", None)  # a file that was moved holds the same bytes
-    return Fingerprint(study=flat(rest), data=data, source=flat(tables.get("source") or {}),
-                       engine=_engine(tables.get("engine") or {}, plain(environment), together),
-                       versions=dict(environment.get("versions") or {}))
+    return Fingerprint(study=flat(rest), data=data, source=flat(_table(tables.get("source"))),
+                       engine=_engine(_table(tables.get("engine")), plain(environment), together),
+                       versions=dict(_table(environment.get("versions"))))
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    """What a run folder tells, if that is a table at all."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def _engine(options: Mapping[str, Any], environment: Mapping[str, Any], together: int) -> dict[str, Any]:

@@ -43,6 +43,7 @@ from cantons.study.fingerprint import Fingerprint, check_same, fingerprint
 from cantons.study.lock import NAME as LOCK
 from cantons.study.lock import Lock
 from cantons.study.plain import plain
+from cantons.study.reading import read_environment
 
 PACKAGES = ("cantons", "jax", "jaxlib", "numpy", "optax", "equinox", "orbax-checkpoint", "scikit-learn", "flax",
             "torch", "vowpalwabbit")
@@ -58,6 +59,7 @@ class Folder:
         self.path = path
         self.study_file = path / "study.json"
         self.metrics_file = path / "metrics.jsonl"
+        self.environment_file = path / "environment.json"
         self.summary_file = path / "summary.json"
         self.clients_file = path / "clients.csv"
         self.lock: Lock | None = None
@@ -120,7 +122,7 @@ class Folder:
 
     def _set_damaged_aside(self) -> None:
         """What is not as it was written gets another name; the run makes it again."""
-        for path, sound in ((self.path / "environment.json", _is_table), (self.summary_file, _is_table),
+        for path, sound in ((self.environment_file, _is_environment), (self.summary_file, _is_table),
                             (self.clients_file, _is_csv)):
             if path.exists() and not sound(path):
                 self.complaints.append(f"{path} is damaged: it is kept as {set_aside(path).name}, and made again.")
@@ -128,7 +130,7 @@ class Folder:
     def begin(self, study: Mapping[str, Any]) -> None:
         """Write down what is run, and where; the study comes first, because it is what makes this a run folder."""
         write_json(self.study_file, study)
-        write_json(self.path / "environment.json", environment())
+        write_json(self.environment_file, environment())
 
     def compare(self, study: Mapping[str, Any], accept_changes: bool = False) -> list[str]:
         """Refuse a folder of another study; what changes the last digits must be accepted, and is given back."""
@@ -136,8 +138,8 @@ class Folder:
 
     def fingerprint(self) -> Fingerprint:
         """Of the run that the folder holds."""
-        place = self.path / "environment.json"
-        return fingerprint(read_json(self.study_file), read_json(place) if _is_table(place) else {})
+        sound = _is_environment(self.environment_file)
+        return fingerprint(read_json(self.study_file), read_environment(self.path) if sound else {})
 
     def records(self) -> list[dict[str, Any]]:
         """The evaluations so far. A last line that is cut short is being written, or was when its writer was killed."""
@@ -248,6 +250,13 @@ def _row(line: bytes) -> dict[str, Any] | None:
         return None
     sound = isinstance(row, dict) and isinstance(row.get("round"), int) and row["round"] >= 0
     return row if sound else None
+
+
+def _is_environment(path: Path) -> bool:
+    try:
+        return bool(read_environment(path.parent))
+    except InputError:
+        return False
 
 
 def _is_table(path: Path) -> bool:
