@@ -195,7 +195,8 @@ def _as_changes(point: Mapping[str, Any]) -> str:
 def _scored(record: Mapping[str, Any], metric: str) -> str:
     """The score on test rows; on a stream without any, that of the examples met so far."""
     tested, met = (f"{place}.personal.{metric}.mean" for place in ("test", "online"))
-    return met if met in record and not math.isfinite(record.get(tested, math.nan)) else tested
+    there = record.get(tested)
+    return met if met in record and (there is None or not math.isfinite(there)) else tested
 
 
 def _score(record: Mapping[str, Any]) -> str:

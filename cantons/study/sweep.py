@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +24,7 @@ from cantons.study.folder import Folder, read_json
 from cantons.study.plain import flat, plain
 from cantons.study.read import read_study
 from cantons.study.resolve import Resolved, check_engine, resolve
-from cantons.study.together import play_together
+from cantons.study.together import group_store, play_together
 
 
 class Run(NamedTuple):
@@ -66,7 +67,7 @@ def sweep(path: Path, grid: Mapping[str, Sequence[Any]], seeds: int, out: Path, 
         unfinished = [run for run in group if run.folder not in finished]
         try:
             if unfinished:
-                _play(unfinished, out, watcher, accept_changes)
+                _play(_begun_together(group, out) or unfinished, out, watcher, accept_changes)
         except CannotWrite:
             raise  # the other points would fare no better
         except InputError as error:
@@ -126,6 +127,12 @@ def _runs(path: Path, point: Mapping[str, Any], seeds: int, out: Path, changes: 
     return [Run(point, out / f"{label(point)}-{seed}", first.with_seed(seed), engine) for seed in range(seeds)]
 
 
+def _begun_together(group: Sequence[Run], out: Path) -> Sequence[Run]:
+    """The whole group, if it was begun as one program: with fewer runs it would be another, and end in other bits."""
+    alone = group[0].engine.together() is None or len(group) == 1
+    return [] if alone or not group_store(out, [run.folder.name for run in group]).exists() else group
+
+
 def _is_finished(run: Run, watcher: Callback) -> bool:
     """Is this very run there, and at its end? A folder that holds another one is refused."""
     folder = Folder(run.folder)
@@ -148,8 +155,10 @@ def _play(runs: Sequence[Run], out: Path, watcher: Callback, accept_changes: boo
     first = runs[0].ready.parts
     ready = [run.ready._replace(parts=run.ready.parts._replace(
         problem=first.problem, clock=first.clock, data=first.data, central=first.central)) for run in runs]
-    play_together(runs[0].engine, ready, watcher, out=out, names=[run.folder.name for run in runs],
-                  accept_changes=accept_changes)
+    names = [run.folder.name for run in runs]
+    play_together(runs[0].engine, ready, watcher, out=out, names=names, accept_changes=accept_changes)
+    if len(names) > 1:  # each has a last checkpoint of its own
+        shutil.rmtree(group_store(out, names), ignore_errors=True)
 
 
 def _has_accuracy(runs: Sequence[Run], by: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 
 from cantons.errors import InputError
+from cantons.files import make_folder
 from cantons.protocol import Engine
 from cantons.study.callbacks import Callback
 from cantons.study.checkpoint import Checkpoints
@@ -38,6 +39,13 @@ def play_together(engine: Engine, runs: Sequence[Resolved], watcher: Callback, *
     return histories
 
 
+def group_store(out: Path, names: Sequence[str]) -> Path:
+    """The checkpoints of runs that are one program; others in their company have other ones."""
+    if len(names) == 1:
+        return out / names[0] / "checkpoints"
+    return out / "groups" / hashlib.sha256("\n".join(str(out / name) for name in names).encode()).hexdigest()[:12]
+
+
 def _saving(runs: Sequence[Resolved], out: Path, names: Sequence[str], accept_changes: bool,
             opened: ExitStack) -> Saving:
     """Where these runs write; their folders are open, and locked, as long as `opened` is."""
@@ -48,6 +56,6 @@ def _saving(runs: Sequence[Resolved], out: Path, names: Sequence[str], accept_ch
         if done > run.study["rounds"]:
             raise InputError(f"{folder.path} has already run {done} rounds; ask for at least that many.")
         folders.append(folder)
-    group = hashlib.sha256("\n".join(str(folder.path) for folder in folders).encode()).hexdigest()[:12]
-    store = out / "groups" / group if len(runs) > 1 else folders[0].path / "checkpoints"
+    store = group_store(out, names)
+    make_folder(store)  # now: who finds it knows that these runs were begun as one program
     return Saving(folders, Checkpoints(store, keep=2), "call it again to go on.", False, accept_changes)
