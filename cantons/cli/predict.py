@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
@@ -40,7 +41,7 @@ def _from_csv(path: Path, made_by: Mapping[str, Any], folder: Path) -> np.ndarra
     separator, wanted = made_by.get("separator", ","), made_by.get("inputs")
     if wanted is None:
         source = Path(made_by["path"])
-        before = read_header(source if source.exists() else path, separator)
+        before = read_header(source if os.path.exists(source) else path, separator)
         wanted = [name for name in before if name not in (made_by["targets"], made_by.get("client"))]
     rows = read_columns(path, [wanted] if isinstance(wanted, str) else wanted, separator)
     return rows.astype(np.result_type(np.float32, rows.dtype))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -192,7 +193,7 @@ def _checked(source: str, where: str, kind: str, table: Any, folder: Path | None
         raise _explained(source, where, error) from error
     for key, value in options.items():
         _check_range(source, where, key, allowed[key][0], value)
-    if kind == "data" and folder is not None and "path" in options and (folder / options["path"]).exists():
+    if kind == "data" and folder is not None and "path" in options and os.path.exists(folder / options["path"]):
         options["path"] = str(folder / options["path"])
     return {"name": table["name"], **options}
 

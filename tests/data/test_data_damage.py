@@ -56,7 +56,7 @@ def test_damaged_files_are_taken_or_refused_by_name(what, tmp_path):
 
 
 @pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("path", ["a\0b.csv", "no/where", "\ud800", "", 3, True, ["a"]])
+@pytest.mark.parametrize("path", ["a\0b.csv", "no/where", "a" * 5000, "\ud800", "", 3, True, ["a"]])
 def test_paths_that_are_no_files_are_refused(reader, path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     options = SAMPLES[reader](tmp_path)[1]
