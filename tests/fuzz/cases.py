@@ -30,6 +30,7 @@ from hypothesis import strategies as st
 
 import cantons.checks
 import cantons.report.markup
+from cantons import memory
 from cantons.cli.main import cantons as group
 from cantons.errors import InputError
 from cantons.study.load import load
@@ -37,6 +38,7 @@ from cantons.study.loop import Loop
 from cantons.study.read import read_study
 
 KINDS = ("study", "file", "study", "command", "study", "file", "study", "folder")  # of the cases 0, 1, 2, ...
+FITS = 2**29  # bytes that a case may think there are
 TRAINED = 50  # one case in so many is trained, for two rounds
 LIMIT, TRAINING_LIMIT = 20.0, 120.0  # seconds
 READS_ONLY = ("report", "predict", "export", "list", "describe", "check", "load")
@@ -121,7 +123,9 @@ class World:
         here = Path.cwd()
         os.chdir(self.folder)
         try:
-            with within(limit), watched(self.folder, self.temporary) as written, stopped_before_training(not train):
+            # What fits but is large takes its time, which is no hang: let little fit.
+            with (within(limit), watched(self.folder, self.temporary) as written, stopped_before_training(not train),
+                  mock.patch.object(memory, "available", lambda: FITS)):
                 words = PLAYED[kind](self, case, train)
         except (Enough, InputError) as end:
             sentence = str(end)
