@@ -99,7 +99,7 @@ def run(study: Path, out: Path | None, rounds: int | None, seed: int | None, cha
 
 @cantons.command()
 @click.argument("studies", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Run each study this often.")
+@click.option("--seeds", type=click.IntRange(1, 1000), default=3, show_default=True, help="Run each study this often.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results/compare"), show_default=True)
 @click.option("--rounds", type=click.IntRange(min=1), help="Train for this many rounds instead.")
 @click.option("--algorithm", "algorithms", multiple=True, metavar="NAME[,OPTION=VALUE...]",
@@ -136,7 +136,7 @@ def compare(studies: tuple[Path, ...], seeds: int, out: Path, rounds: int | None
 @click.argument("study", type=click.Path(path_type=Path))
 @click.option("--grid", "grids", multiple=True, required=True, metavar="KEY=A,B,C",
               help="Values to try for a key, as in --grid algorithm.step_size=0.03,0.1,0.3; may be repeated.")
-@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Run each point this often.")
+@click.option("--seeds", type=click.IntRange(1, 1000), default=3, show_default=True, help="Run each point this often.")
 @click.option("--out", type=click.Path(path_type=Path), help="Where the runs go.  [default: results/sweep-NAME]")
 @click.option("--rounds", type=click.IntRange(min=1), help="Train for this many rounds instead.")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a key of the study.")
