@@ -141,6 +141,9 @@ def _keep_examples(joint: Residual, shared: PyTree, client: Client, batch: Batch
     memory, new = client.outputs.shape[0], batch.mask.shape[0]
     if new > memory:
         raise InputError(f"memory is {memory}, and a client meets {new} examples in a step; give {new} or more.")
+    if batch.targets.shape[1:] != client.targets.shape[1:]:
+        raise InputError(f"one target of an example has shape {batch.targets.shape[1:]}, and examples are kept with "
+                         "plain numbers or labels; use fedres_online_sgd.")
     places = (client.met + jnp.arange(new)) % memory
     seen = joint.features(batch.inputs)
     rows = batch.inputs, joint.shared(shared, seen), batch.targets

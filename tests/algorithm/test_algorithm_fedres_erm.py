@@ -434,3 +434,10 @@ def test_two_classes_are_fitted_as_signs(recipe):
         result = ct.run(problem, data, recipe, rounds=12, clock=ct.online(uplink=1), precision="float64")
         losses.append([row["online.personal.loss.mean"] for row in result.history])
     np.testing.assert_allclose(*losses, rtol=1e-9)
+
+
+def test_examples_with_several_targets_are_refused():
+    texts = {name: np.tile(np.arange(6, dtype=np.int32), (4, 1)) for name in "ab"}
+    data = ct.from_clients({name: (rows[:, :3], rows[:, 3:] % 3) for name, rows in texts.items()}, classes=3, test=0)
+    with pytest.raises(ct.InputError, match="one target of an example has shape"):
+        ct.run(ct.residual(data), data, ct.fictitious_play(), rounds=1, clock=ct.online())
