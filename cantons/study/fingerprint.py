@@ -40,7 +40,7 @@ def fingerprint(study: Mapping[str, Any], environment: Mapping[str, Any], togeth
     """Of a study with every default filled in, run here or as a run folder tells; `together` runs are one program."""
     tables = plain(study)
     rest = {key: value for key, value in tables.items() if key not in (*FREE, "data", "source", "engine")}
-    data = flat({"data": tables["data"]})
+    data = flat({"data": tables.get("data")})
     data.pop("data.made_by.path", None)  # a file that was moved holds the same bytes
     return Fingerprint(study=flat(rest), data=data, source=flat(_table(tables.get("source"))),
                        engine=_engine(_table(tables.get("engine")), plain(environment), together),

@@ -18,14 +18,14 @@ import io
 import json
 import os
 import platform
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import jax
 
+from cantons.data.read.files import reading
 from cantons.errors import InputError
 from cantons.files import (
     append_line,
@@ -43,7 +43,7 @@ from cantons.study.fingerprint import Fingerprint, check_same, fingerprint
 from cantons.study.lock import NAME as LOCK
 from cantons.study.lock import Lock
 from cantons.study.plain import plain
-from cantons.study.reading import read_environment
+from cantons.study.reading import read_clients, read_environment, read_summary, read_table
 
 PACKAGES = ("cantons", "jax", "jaxlib", "numpy", "optax", "equinox", "orbax-checkpoint", "scikit-learn", "flax",
             "torch", "vowpalwabbit")
@@ -112,7 +112,7 @@ class Folder:
     def _check_ours(self) -> None:
         """Refuse a place that holds anything but a run, or the little that a run leaves that was killed at once."""
         if self.study_file.exists():
-            study = read_json(self.study_file)
+            study = read_table(self.study_file)
             if not set(KEYS) <= study.keys():
                 raise InputError(f"{self.path} is not a run folder: its {self.study_file.name} is not that of a run; "
                                  "choose another one.")
@@ -122,9 +122,9 @@ class Folder:
 
     def _set_damaged_aside(self) -> None:
         """What is not as it was written gets another name; the run makes it again."""
-        for path, sound in ((self.environment_file, _is_environment), (self.summary_file, _is_table),
-                            (self.clients_file, _is_csv)):
-            if path.exists() and not sound(path):
+        for path, read in ((self.environment_file, read_environment), (self.summary_file, read_summary),
+                           (self.clients_file, read_clients)):
+            if path.exists() and not _is_sound(read, self.path):
                 self.complaints.append(f"{path} is damaged: it is kept as {set_aside(path).name}, and made again.")
 
     def begin(self, study: Mapping[str, Any]) -> None:
@@ -138,20 +138,12 @@ class Folder:
 
     def fingerprint(self) -> Fingerprint:
         """Of the run that the folder holds."""
-        sound = _is_environment(self.environment_file)
-        return fingerprint(read_json(self.study_file), read_environment(self.path) if sound else {})
-
-    def records(self) -> list[dict[str, Any]]:
-        """The evaluations so far. A last line that is cut short is being written, or was when its writer was killed."""
-        rows, damaged = self._lines()
-        if damaged:
-            raise InputError(f"{self.metrics_file} is damaged in line {damaged[0]}; go on with the run (--resume), "
-                             "which sets that aside and keeps what is sound.")
-        return rows
+        sound = _is_sound(read_environment, self.path)
+        return fingerprint(read_table(self.study_file), read_environment(self.path) if sound else {})
 
     def rewind(self, round: int, notice: Callable[[str], None] = lambda sentence: None) -> list[dict[str, Any]]:
         """Keep the sound evaluations up to `round`; the later ones will be made again."""
-        rows, damaged = self._lines(until=round)
+        rows, damaged = self._lines(round)
         if damaged:
             aside = copy_aside(self.metrics_file)
             lines = f"line{'s' if len(damaged) > 1 else ''} {', '.join(map(str, damaged))}"
@@ -161,26 +153,23 @@ class Folder:
         write_text(self.metrics_file, "".join(json.dumps(row) + "\n" for row in rows))
         return rows
 
-    def _lines(self, until: int | None = None) -> tuple[list[dict[str, Any]], list[int]]:
-        """The sound lines, whose rounds grow, and the numbers of the damaged ones.
-
-        With `until`, rows of later rounds are left out, and a last line that was cut short counts as damaged.
-        """
+    def _lines(self, until: int) -> tuple[list[dict[str, Any]], list[int]]:
+        """The sound lines up to a round, whose rounds grow, and the numbers of the damaged ones."""
         if not self.metrics_file.exists():
             return [], []
-        with explain_reading(self.metrics_file):
+        with reading(self.metrics_file):
             *whole, rest = self.metrics_file.read_bytes().split(b"\n")
         rows: list[dict[str, Any]] = []
         damaged = []
         for number, line in enumerate(whole, 1):
             row = _row(line)
-            if row is not None and until is not None and row["round"] > until:
+            if row is not None and row["round"] > until:
                 continue
             if row is None or (rows and row["round"] <= rows[-1]["round"]):
                 damaged.append(number)
             else:
                 rows.append(row)
-        return rows, [*damaged, len(whole) + 1] if rest and until is not None else damaged
+        return rows, [*damaged, len(whole) + 1] if rest else damaged
 
     def append(self, record: Mapping[str, Any]) -> None:
         append_line(self.metrics_file, json.dumps(plain(record)))
@@ -217,27 +206,6 @@ def environment() -> dict[str, Any]:
             "devices": [str(device.device_kind) for device in devices], "platform": devices[0].platform}
 
 
-@contextmanager
-def explain_reading(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}.") from error
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The table in a JSON file."""
-    with explain_reading(path):
-        text = path.read_bytes()
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, numbers of 5,000 digits, too deep
-        raise InputError(f"cannot read {path}: {error}.") from error
-    if not isinstance(value, dict):
-        raise InputError(f"cannot read {path}: it holds no table.")
-    return value
-
-
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     write_text(path, json.dumps(plain(value), indent=2) + "\n")
 
@@ -252,25 +220,8 @@ def _row(line: bytes) -> dict[str, Any] | None:
     return row if sound else None
 
 
-def _is_environment(path: Path) -> bool:
+def _is_sound(read: Callable[[Path], Mapping[str, Any]], folder: Path) -> bool:
     try:
-        return bool(read_environment(path.parent))
+        return bool(read(folder))
     except InputError:
         return False
-
-
-def _is_table(path: Path) -> bool:
-    try:
-        return bool(read_json(path))
-    except InputError:
-        return False
-
-
-def _is_csv(path: Path) -> bool:
-    """A header, and below it lines that are as long."""
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            header, *rows = csv.reader(file, strict=True)
-    except (csv.Error, ValueError):
-        return False
-    return header[:1] == ["client"] and bool(rows) and all(len(row) == len(header) for row in rows)

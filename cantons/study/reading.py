@@ -86,6 +86,13 @@ def read_environment(folder: Path) -> dict[str, Any]:
     return place
 
 
+def read_summary(folder: Path) -> dict[str, Any]:
+    """How a run ended."""
+    summary = read_table(folder / "summary.json")
+    _check(summary, {"rounds": COUNT}, folder / "summary.json")
+    return summary
+
+
 def read_evaluations(folder: Path) -> list[dict[str, Any]]:
     """The evaluations of a run so far; a last line that is cut short was being written when its writer was killed."""
     file = folder / "metrics.jsonl"

@@ -20,9 +20,10 @@ from cantons.errors import InputError
 from cantons.files import CannotWrite, folder_name, without_separators
 from cantons.protocol import Engine
 from cantons.study.callbacks import Callback
-from cantons.study.folder import Folder, read_json
+from cantons.study.folder import Folder
 from cantons.study.plain import flat, plain
 from cantons.study.read import read_study
+from cantons.study.reading import read_evaluations, read_table
 from cantons.study.resolve import Resolved, check_engine, resolve
 from cantons.study.together import group_store, play_together
 
@@ -141,7 +142,7 @@ def _is_finished(run: Run, watcher: Callback) -> bool:
     changes = folder.compare(run.ready.study, accept_changes=True)
     if not folder.summary_file.exists():
         return False  # it goes on, and what else has changed is judged then
-    rounds = read_json(folder.study_file)["rounds"]
+    rounds = read_table(folder.study_file).get("rounds")
     if rounds != run.ready.study["rounds"]:
         raise InputError(f"{folder.path} holds this run with {rounds} rounds, here there are "
                          f"{run.ready.study['rounds']}; ask for as many, or choose another folder (--out).")
@@ -162,7 +163,7 @@ def _play(runs: Sequence[Run], out: Path, watcher: Callback, accept_changes: boo
 
 
 def _has_accuracy(runs: Sequence[Run], by: str) -> bool:
-    return any(f"{by}.personal.accuracy.mean" in row for run in runs for row in Folder(run.folder).records()[-1:])
+    return any(f"{by}.personal.accuracy.mean" in row for run in runs for row in read_evaluations(run.folder)[-1:])
 
 
 def _outcome(point: Mapping[str, Any], runs: Sequence[Run], by: str, metric: str,
@@ -170,7 +171,7 @@ def _outcome(point: Mapping[str, Any], runs: Sequence[Run], by: str, metric: str
     failure = failures.get(label(point), "")
     if failure:
         return Outcome(point, np.nan, np.nan, np.nan, failure)
-    last = [Folder(run.folder).records()[-1] for run in runs]
+    last = [read_evaluations(run.folder)[-1] for run in runs]
 
     def numbers(name: str) -> np.ndarray:
         values = [row.get(f"{name}.personal.{metric}.mean") for row in last]

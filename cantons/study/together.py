@@ -15,8 +15,9 @@ from cantons.files import make_folder
 from cantons.protocol import Engine
 from cantons.study.callbacks import Callback
 from cantons.study.checkpoint import Checkpoints
-from cantons.study.folder import Folder, read_json
+from cantons.study.folder import Folder
 from cantons.study.loop import Loop, Saving
+from cantons.study.reading import read_summary
 from cantons.study.resolve import Resolved, check_engine
 
 
@@ -52,7 +53,7 @@ def _saving(runs: Sequence[Resolved], out: Path, names: Sequence[str], accept_ch
     folders = []
     for name, run in zip(names, runs, strict=True):
         folder = opened.enter_context(Folder(out / name).open(run.study, resume=True, accept_changes=accept_changes))
-        done = read_json(folder.summary_file)["rounds"] if folder.summary_file.exists() else 0
+        done = read_summary(folder.path)["rounds"] if folder.summary_file.exists() else 0
         if done > run.study["rounds"]:
             raise InputError(f"{folder.path} has already run {done} rounds; ask for at least that many.")
         folders.append(folder)
