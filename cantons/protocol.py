@@ -91,6 +91,21 @@ class Examples(Protocol):
 
     def client(self, index: Array | int) -> Data: ...
 
+    def pooled(self) -> Data:
+        """A handle on the examples of all clients together."""
+
+
+class Datacenter(NamedTuple):
+    """What the server may use besides its state: examples of its own, and the key of a round to draw them with."""
+
+    examples: Data | None  # None: it has none
+    key: Key
+    pooled: Data | None = None  # those of all clients, for references that ask for them (`Needs.pooled`)
+
+    def batch(self, step: Array | int, size: int) -> Batch | None:
+        """The batch of a central step: it follows from the seed, the round and the step, whoever draws it."""
+        return None if self.examples is None else self.examples.sample(jax.random.fold_in(self.key, step), size)
+
 
 class Population(Protocol):
     """Some clients: the examples each trains on, and those it is judged by."""
@@ -269,7 +284,7 @@ class Needs(NamedTuple):
     shared: bool = True  # a problem with a shared part
     stream: bool = False  # a clock with a stream of examples: it learns from `data.now()`
     counts_once: bool = False  # a clock that never counts one upload several times
-    central: str = ""  # "pooled": the examples of all clients in one place, as a datacenter's
+    pooled: bool = False  # the examples of all clients in one place: only a reference may ask for that
 
 
 class Theory(NamedTuple):
@@ -298,10 +313,10 @@ class Algorithm(NamedTuple):
 
     init_server: Callable[[Key, PyTree, PyTree], Server]  # (key, shared, private) -> server
     init_client: Callable[[Key, PyTree, PyTree], Client]  # (key, shared, private) -> client
-    broadcast: Callable[[Key, Server, Data | None], Message]  # (key, server, central) -> message
+    broadcast: Callable[[Key, Server, Datacenter], Message]  # (key, server, central) -> message
     client_update: Callable[[Key, Message, Client, Data], tuple[Upload, Client]]
     aggregate: Aggregator
-    server_update: Callable[[Key, Server, Aggregate, Data | None], Server]  # (key, server, aggregate, central)
+    server_update: Callable[[Key, Server, Aggregate, Datacenter], Server]  # (key, server, aggregate, central)
     model: Callable[[Key, Message, Client, Data], tuple[PyTree, PyTree]]  # -> (shared, private), to predict with
     receive: Callable[[Message, Receipt, Client], Client] = keep
     request: Callable[[Client, Data], PyTree] = no_request

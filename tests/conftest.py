@@ -28,9 +28,8 @@ from starting import start  # noqa: E402
 
 import cantons as ct  # noqa: E402  (not before the two devices are asked for)
 from cantons.checks.engines import compilations as counted_compilations  # noqa: E402
-from cantons.data import pooled  # noqa: E402
 from cantons.engine.aggregation import aggregation_of  # noqa: E402
-from cantons.protocol import Receipt  # noqa: E402
+from cantons.protocol import Datacenter, Receipt  # noqa: E402
 
 SIZES = (3, 17, 5, 8, 11, 4, 9)  # training examples of each client: ragged on purpose
 
@@ -128,9 +127,8 @@ def played():
 
     def play(problem, data, recipe, rounds, clock=None, engine=None, initial=None, seed=0):
         algorithm = recipe.build(problem, data.population)
-        central = pooled(data.train) if algorithm.needs.central == "pooled" else data.central
         clock = (clock or ct.rounds()).build(data.population)
-        session = start(engine or ct.Local(devices=1), problem, algorithm, clock, data, central, seed)
+        session = start(engine or ct.Local(devices=1), problem, algorithm, clock, data, data.central, seed)
         return jax.device_get(session.advance(session.begin(initial), rounds))
 
     return play
@@ -149,12 +147,13 @@ class PlainLoop:
         self.algorithm = recipe.build(problem, data.population)
         self.population = data.population
         self.train = jax.tree.map(_default_precision, data.train)
-        self.central = pooled(self.train) if self.algorithm.needs.central == "pooled" else None
+        self.central = jax.tree.map(_default_precision, data.central)
         self.start_key, self.run_key, _ = jax.random.split(jax.random.key(seed), 3)
         self.begin(problem.init(self.start_key))
         self._act = jax.jit(self._acted)
         self._serve = jax.jit(self._served)
-        self._broadcast = jax.jit(lambda key, server, central: self.algorithm.broadcast(key, server, _one(central)))
+        self._broadcast = jax.jit(lambda key, server, *given: self.algorithm.broadcast(
+            key, server, self._datacenter(*given)))
 
     def begin(self, parts):
         """Everybody starts from the same (shared, private)."""
@@ -179,7 +178,8 @@ class PlainLoop:
     def _round(self, cohort, lost):
         key = jax.random.fold_in(self.run_key, self.done)
         _, broadcast_key, client_key, *server_keys = jax.random.split(key, 5)
-        self.message = self._broadcast(broadcast_key, self.server, self.central)
+        given = self.train, self.central, jax.random.fold_in(key, 5)
+        self.message = self._broadcast(broadcast_key, self.server, *given)
         self.uploads = {}
         for index in cohort:
             receipt = Receipt(jnp.array(True), jnp.array(index in self.unheard))
@@ -190,7 +190,7 @@ class PlainLoop:
                 self.uploads[index] = upload
         self.unheard = (self.unheard - set(cohort)) | set(self.uploads)
         if self.uploads:
-            self.server = self._serve(server_keys, self.server, self.uploads, self.central)
+            self.server = self._serve(server_keys, self.server, self.uploads, *given)
         self.done += 1
 
     def _acted(self, key, message, client, train, index):
@@ -198,17 +198,17 @@ class PlainLoop:
         sent = self.algorithm.select(message, self.algorithm.request(client, data))
         return self.algorithm.client_update(key, sent, client, data)
 
-    def _served(self, keys, server, uploads, central):
+    def _datacenter(self, train, central, key):
+        return Datacenter(None if central is None else central.client(0), key,
+                          train.pooled() if self.algorithm.needs.pooled else None)
+
+    def _served(self, keys, server, uploads, *given):
         rule = aggregation_of(self.algorithm.aggregate)
         carried = [rule.carry((), upload, None) for upload in uploads.values()]
         joined = jax.tree.map(lambda *leaves: sum(leaves) if rule.adds else jnp.stack(leaves), *carried)
         ids, counts = jnp.array(list(uploads)), jnp.ones(len(uploads), jnp.int32)
         aggregate, _, _ = rule.close(keys[0], (), joined, ids, counts, self.population)
-        return self.algorithm.server_update(keys[1], server, aggregate, _one(central))
-
-
-def _one(central):
-    return None if central is None else central.client(0)
+        return self.algorithm.server_update(keys[1], server, aggregate, self._datacenter(*given))
 
 
 def _default_precision(leaf):

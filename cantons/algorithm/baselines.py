@@ -100,18 +100,18 @@ def central(problem: Problem, population: int, *, work: Flat[LocalWork] = TEN_ST
     def init_client(key, shared, private):
         return ()
 
-    def broadcast(key, server, everything):
+    def broadcast(key, server, central):
         return Message(server.shared, server.private, schedule(server.round))
 
     def client_update(key, message, client, data):
         return (), client
 
-    def server_update(key, server, nothing, everything):
-        trained = train(key, server.shared, server.private, everything, schedule(server.round))
+    def server_update(key, server, nothing, central):
+        trained = train(key, server.shared, server.private, central.pooled, schedule(server.round))
         return Server(trained.shared, trained.private, server.round + 1)
 
     def model(key, message, client, data):
         return message.shared, message.private
 
     return Algorithm(init_server, init_client, broadcast, client_update, mean_of_uploads(only=NO_UPLOADS),
-                     server_update, model, needs=Needs(shared=False, central="pooled"))
+                     server_update, model, needs=Needs(shared=False, pooled=True))

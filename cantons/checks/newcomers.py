@@ -50,7 +50,7 @@ def _private_parts(case: Case, state: State) -> tuple[PyTree, tuple[np.ndarray, 
 
     @jax.jit
     def all_models(arrays, state):
-        message = algorithm.broadcast(arrays.key, state.server, arrays.datacenter)
+        message = algorithm.broadcast(arrays.key, state.server, arrays.datacenter(algorithm, arrays.key))
         ids = jnp.arange(stage.population)
         return jax.vmap(each, in_axes=(None, None, 0, 0, 0))(arrays, message, state.clients, ids,
                                                              keyed(arrays.key, ids))

@@ -13,9 +13,9 @@ import numpy as np
 from cantons.checks.case import Case
 from cantons.checks.compare import blank, difference
 from cantons.checks.finding import Failed
-from cantons.data import pooled
 from cantons.engine.client import sent_to
 from cantons.engine.devices import floats
+from cantons.engine.round import Arrays
 from cantons.protocol import Algorithm
 
 
@@ -72,8 +72,8 @@ def _call_each(case: Case, algorithm: Algorithm, call: Callable[..., Any]) -> No
     """Call the functions of a round one after the other, through `call(name, function, *given)`."""
     key, parts = jax.random.key(0), jax.eval_shape(case.problem.init, jax.random.key(1))
     parts = blank(parts)
-    train = jax.tree.map(jnp.asarray, floats(case.data.train))
-    central = pooled(train).client(0) if algorithm.needs.central == "pooled" else None
+    arrays = jax.tree.map(jnp.asarray, floats(Arrays(case.data.train, case.data.central, (), key)))
+    train, central = arrays.train, arrays.datacenter(algorithm, key)
     data = train.client(0).at(key, jnp.zeros((), jnp.int32), 1, "cycle") if case.clocks else train.client(0)
     server = call("init_server", algorithm.init_server, key, *parts)
     client = call("init_client", algorithm.init_client, key, *parts)

@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from cantons.checks.compare import blank
-from cantons.data import Federation, pooled
-from cantons.data.ragged import Ragged
+from cantons.data import Federation
 from cantons.engine.client import as_arrays, sent_to
 from cantons.engine.devices import floats
-from cantons.protocol import Algorithm, Clock, Engine, Key, Plan, Problem, PyTree, Recipe, Snapshot, State
+from cantons.engine.round import Arrays
+from cantons.protocol import Algorithm, Clock, Engine, Plan, Problem, PyTree, Recipe, Snapshot, State
 from cantons.study.resolve import parts_of
 
 SCRIPT = 12  # rounds after which the script starts again
@@ -106,14 +106,15 @@ def watched(problem: Problem, algorithm: Algorithm, data: Federation) -> Algorit
 def travelling(problem: Problem, algorithm: Algorithm, data: Federation) -> tuple[PyTree, PyTree]:
     """The message to and the upload from one client in a round, as shapes."""
 
-    def once(key: Key, train: Ragged) -> tuple[PyTree, PyTree]:
+    def once(arrays: Arrays) -> tuple[PyTree, PyTree]:
+        key, train = arrays.key, arrays.train
         parts = problem.init(key)
         client = algorithm.init_client(key, *parts)
-        message = algorithm.broadcast(key, algorithm.init_server(key, *parts), pooled(train).client(0))
+        message = algorithm.broadcast(key, algorithm.init_server(key, *parts), arrays.datacenter(algorithm, key))
         sent = sent_to(algorithm, message, client, train.client(0))
         return sent, as_arrays(algorithm.client_update(key, sent, client, train.client(0))[0])
 
-    return jax.eval_shape(once, jax.random.key(0), as_shapes(floats(data.train)))
+    return jax.eval_shape(once, as_shapes(floats(Arrays(data.train, data.central, (), jax.random.key(0)))))
 
 
 def as_shapes(tree: PyTree) -> PyTree:

@@ -29,7 +29,7 @@ def a_client_that_is_always_silent_never_learns(case: Case) -> None:
     if sent != (0 if algorithm.idle_upload is None else 10):  # who is silent may still be there
         raise Failed(f"a client without examples has sent {sent} uploads; it has nothing to send.")
     key, data = jax.random.key(0), stage.session.arrays.train.client(SILENT)
-    message = algorithm.broadcast(key, before.server, stage.session.arrays.datacenter)
+    message = algorithm.broadcast(key, before.server, stage.session.arrays.datacenter(algorithm, key))
     private = []
     for state in (before, after):
         client = jax.tree.map(lambda leaf: leaf[SILENT], state.clients)
@@ -45,7 +45,7 @@ def a_step_is_charged_before_it_is_learned_from(case: Case) -> None:
     stage = case.stage
     algorithm, arrays, start = case.algorithm, stage.session.arrays, stage.start
     keys = keyed(round_keys(arrays.key, jnp.int32(0)).client, jnp.arange(stage.population))
-    message = algorithm.broadcast(arrays.key, start.server, arrays.datacenter)
+    message = algorithm.broadcast(arrays.key, start.server, arrays.datacenter(algorithm, arrays.key))
     expected = []
     for index in stage.everybody:
         data = arrays.train.client(index).at(arrays.key, jnp.int32(0), 1, "cycle")

@@ -17,11 +17,12 @@ import jax.numpy as jnp
 from cantons.checks.case import Case
 from cantons.checks.finding import Failed
 from cantons.checks.stage import as_shapes
-from cantons.data import Federation, pooled
+from cantons.data import Federation
 from cantons.engine.aggregation import aggregation_of
 from cantons.engine.client import as_arrays, sent_to
 from cantons.engine.devices import floats
 from cantons.engine.init import initial_clients
+from cantons.engine.round import Arrays
 from cantons.protocol import Algorithm, Averages, Problem, PyTree, Receipt, Stack, StackRule, Sum, SumRule, stateless
 
 
@@ -117,11 +118,11 @@ class Walk:
 
     @cached_property
     def sent(self) -> PyTree:
-        def send(key, server, client, train):
-            message = as_arrays(self.algorithm.broadcast(key, server, self._central(train)))
+        def send(key, server, client, train, central):
+            message = as_arrays(self.algorithm.broadcast(key, server, self._datacenter(key, train, central)))
             return sent_to(self.algorithm, message, client, self._handle(key, train))
 
-        return jax.eval_shape(send, self.key, self.server, self.client, self.train)
+        return jax.eval_shape(send, self.key, self.server, self.client, self.train, self.central)
 
     @cached_property
     def heard(self) -> PyTree:
@@ -141,7 +142,7 @@ class Walk:
     def moved(self) -> PyTree:
         aggregation, population = aggregation_of(self.algorithm.aggregate), self.data.population
 
-        def move(key, server, sent, upload, train):
+        def move(key, server, sent, upload, train, central):
             upload = as_arrays(upload)
             rule = () if aggregation.init is stateless else aggregation.init(jax.tree.map(jnp.zeros_like, upload))
             carried = aggregation.carry(rule, upload, sent)
@@ -149,9 +150,9 @@ class Walk:
                 carried = jax.tree.map(lambda leaf: jnp.stack([leaf] * population), carried)
             ids, counts = jnp.arange(population, dtype=jnp.int32), jnp.ones(population, jnp.int32)
             aggregate, _, _ = aggregation.close(key, rule, carried, ids, counts, population)
-            return self.algorithm.server_update(key, server, aggregate, self._central(train))
+            return self.algorithm.server_update(key, server, aggregate, self._datacenter(key, train, central))
 
-        return jax.eval_shape(move, self.key, self.server, self.sent, self.acted[0], self.train)
+        return jax.eval_shape(move, self.key, self.server, self.sent, self.acted[0], self.train, self.central)
 
     @cached_property
     def model(self) -> Any:
@@ -167,13 +168,17 @@ class Walk:
     def train(self) -> Any:
         return as_shapes(floats(self.data.train))
 
+    @cached_property
+    def central(self) -> Any:
+        return as_shapes(floats(self.data.central))
+
     def _handle(self, key, train):
         if self.batch is None:
             return train.client(0)
         return train.client(0).at(key, jnp.zeros((), jnp.int32), self.batch, "cycle")
 
-    def _central(self, train):
-        return pooled(train).client(0) if self.algorithm.needs.central == "pooled" else None
+    def _datacenter(self, key, train, central):
+        return Arrays(train, central, (), key).datacenter(self.algorithm, key)
 
 
 def _in_every_setting(case: Case, judge: Callable[[Walk], None]) -> None:

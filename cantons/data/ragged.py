@@ -38,6 +38,11 @@ class Ragged:
         size = self.longest if self.uniform else jnp.asarray(self.sizes)[index]
         return Examples(self.inputs, self.targets, jnp.asarray(self.starts)[index], size, self.longest)
 
+    def pooled(self) -> Examples:
+        """A handle on all rows together."""
+        rows = len(jax.tree.leaves(self.inputs)[0])
+        return Examples(self.inputs, self.targets, jnp.int32(0), rows, rows)
+
 
 def pack(inputs: Sequence[PyTree], targets: Sequence[PyTree]) -> Ragged:
     """Pack one (inputs, targets) pair per client; leaves are NumPy arrays with one row per example.

@@ -8,6 +8,7 @@ from cantons.engine.devices import floats
 from cantons.engine.init import seed_keys, starting_point
 from cantons.engine.local import Local
 from cantons.engine.plain import Plain
+from cantons.engine.round import Arrays
 from cantons.engine.stepper import blank_snapshot, message_held, shapes_that_travel
 from cantons.protocol import Engine
 
@@ -15,5 +16,5 @@ from cantons.protocol import Engine
 ENGINES: dict[str, Callable[..., Engine]] = {engine.name: engine for engine in (Local, Plain)}
 
 # Studies use these and no other names: the rest is the engines' own business.
-__all__ = ["ENGINES", "Batched", "Local", "Plain", "blank_snapshot", "floats", "message_held", "real_options",
+__all__ = ["ENGINES", "Arrays", "Batched", "Local", "Plain", "blank_snapshot", "floats", "message_held", "real_options",
            "seed_keys", "sent_to", "shapes_that_travel", "starting_point"]

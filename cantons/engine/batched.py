@@ -199,7 +199,7 @@ class BatchedSession:
 
         def each(common, slot):
             variant, state = slot
-            sides, central, _ = self._given(common, variant)
+            (sides, *_), arrays = self._given(common, variant), self._arrays(common, variant)
             sets = sides[side]
             ids = self.population + np.arange(sets["train"].population)
             algorithm, parts = self._algorithm(variant), self.problem.init(variant.start_key)
@@ -208,9 +208,9 @@ class BatchedSession:
             client = jax.tree.map(lambda leaf: leaf[0], clients)
             fanout = Fanout(self.inner.mesh, min(self.inner.group, sets["train"].population))
             scores = scorer(self.problem, algorithm, fanout,
-                            (state.server, parts[1], client, sets["train"], central), late)
+                            (state.server, parts[1], client, sets["train"], arrays), late)
             held = self.stepper.held(state) if late and self.stepper.held is not None else None
-            return (), scores(sets, central, state.server, parts[1], clients,
+            return (), scores(sets, arrays, state.server, parts[1], clients,
                               jax.random.fold_in(variant.score_key, state.round),
                               0 if side == "clients" else self.population, held)
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from cantons.engine.client import keyed, sent_to
 from cantons.engine.mapping import Fanout, map_clients
+from cantons.engine.round import Arrays
 from cantons.protocol import Algorithm, Array, Batch, Client, Data, Examples, Federated, Key, Message, Problem, PyTree
 
 BATCH = 128  # examples scored at once
@@ -27,21 +28,21 @@ def sides_of(data: Federated) -> dict[str, dict[str, Any]]:
 
 def scorer(problem: Problem, algorithm: Algorithm, fanout: Fanout, common: PyTree,
            late: bool = False) -> Callable[..., PyTree]:
-    """Build `scores(sets, central, server, start, clients, key, first_id, held)`.
+    """Build `scores(sets, arrays, server, start, clients, key, first_id, held)`.
 
     `sets` are ragged examples by name, "train" among them. It returns {set: {"shared" | "personal": {metric: one
     mean per client}}}, and the diagnostics of each client. `start` is the private part every client begins with: the
-    shared model predicts with it. `common` is (server, start, client, train, central) as shapes, to see whether the
+    shared model predicts with it. `common` is (server, start, client, train, arrays) as shapes, to see whether the
     two models are one and the same. Clients predict with the server's message of now; `late` ones with those they have
     got: `held` is a ring of messages, and where in it each client's is.
     """
     once = not late and _is_shared_model(algorithm, *common)
 
-    def scores(sets, central, server, start, clients, key, first_id, held=None):
+    def scores(sets, arrays, server, start, clients, key, first_id, held=None):
         population = sets["train"].population
         ids = jnp.minimum(jnp.arange(fanout.padded(population)), population - 1)
         if held is None:
-            message = algorithm.broadcast(key, server, None if central is None else central.client(0))
+            message = algorithm.broadcast(key, server, arrays.datacenter(algorithm, key))
             held = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], message), jnp.zeros(population, jnp.int32)
 
         def each(common, slot):
@@ -86,12 +87,12 @@ def mean_scores(problem: Problem, shared: PyTree, private: PyTree, data: Data) -
 
 
 def _is_shared_model(algorithm: Algorithm, server: PyTree, start: PyTree, client: PyTree, train: Examples,
-                     central: Examples | None) -> bool:
+                     arrays: Arrays) -> bool:
     """Does `model` hand back the server's shared part untouched, with no private part? Then score it once."""
     same = []
 
-    def trace(key: Key, server, client, train, central):
-        message = algorithm.broadcast(key, server, None if central is None else central.client(0))
+    def trace(key: Key, server, client, train, arrays):
+        message = algorithm.broadcast(key, server, arrays.datacenter(algorithm, key))
         data = train.client(0)
         shared, private = algorithm.model(key, sent_to(algorithm, message, client, data), client, data)
         served, kept = jax.tree.leaves(shared), jax.tree.leaves(server.shared)
@@ -99,5 +100,5 @@ def _is_shared_model(algorithm: Algorithm, server: PyTree, start: PyTree, client
                     and all(left is right for left, right in zip(served, kept, strict=True)))
         return 0
 
-    jax.eval_shape(trace, jax.random.key(0), server, client, train, central)
+    jax.eval_shape(trace, jax.random.key(0), server, client, train, arrays)
     return same[0]

@@ -131,11 +131,11 @@ class LocalSession:
         clients = state.clients if side == "clients" else self._newcomers
         first = 0 if side == "clients" else self.population
         held = self.stepper.held(state) if self.stepper.held is not None and side == "clients" else None
-        arguments = (sets, self.arrays.central, state.server, self.start_private, clients,
+        arguments = (sets, self.arrays, state.server, self.start_private, clients,
                      jax.random.fold_in(self._score_key, state.round), np.int32(first), held)
         if side not in self._scorers:
             one = jax.eval_shape(lambda rows: jax.tree.map(lambda leaf: leaf[0], rows), clients)
-            common = state.server, self.start_private, one, sets["train"], self.arrays.central
+            common = state.server, self.start_private, one, sets["train"], self.arrays
             fanout = Fanout(self.mesh, min(self.group, -(-sets["train"].population // self.mesh.size)))
             scores = scorer(self.problem, self.algorithm, fanout, common, late=held is not None)
             self._scorers[side] = jax.jit(scores).lower(*arguments).compile()

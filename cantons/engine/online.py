@@ -26,7 +26,7 @@ def begin_online(problem: Problem, algorithm: Algorithm, clock: Clock, arrays: A
     population, online, aggregation = state.ledger.shape[0], clock.online, aggregation_of(algorithm.aggregate)
     assert online is not None
     carried, note, scores = jax.eval_shape(lambda: _once(problem, algorithm, online, arrays, state))
-    first = algorithm.broadcast(arrays.key, state.server, arrays.datacenter)
+    first = algorithm.broadcast(arrays.key, state.server, arrays.datacenter(algorithm, arrays.key))
 
     def hear(index, client):
         sent = sent_to(algorithm, first, client, arrays.train.client(index))
@@ -128,7 +128,7 @@ def _act_and_aggregate(problem: Problem, algorithm: Algorithm, clock: Clock, fan
     arrival, flight = collect_uploads(flight, aggregation.adds, online.fixed_delays, now, plan)
     aggregate, rule, report = aggregation.close(keys.aggregate, state.rule, arrival.carried, arrival.ids,
                                                 arrival.counts, clock.cohort)
-    moved = algorithm.server_update(keys.server, state.server, aggregate, arrays.datacenter)
+    moved = algorithm.server_update(keys.server, state.server, aggregate, arrays.datacenter(algorithm, keys.central))
     closed = jnp.ones((), bool) if aggregation.every_round else (arrival.of_client > 0).any()
     sent_up = found.sends | (found.abstains & (plan.counts > 0))
     state = state._replace(
@@ -150,7 +150,7 @@ def _send_message(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Ar
     assert online is not None
     keys = round_keys(arrays.key, now)
     plan = clock.plan(arrays.clock, keys.plan, now)
-    message = algorithm.broadcast(keys.broadcast, state.server, arrays.datacenter)
+    message = algorithm.broadcast(keys.broadcast, state.server, arrays.datacenter(algorithm, keys.central))
     delivery, flight = post_message(state.in_flight, online.fixed_delays, now, plan, message)
     messages, places = held_messages(flight)
 
@@ -213,7 +213,8 @@ def _once(problem: Problem, algorithm: Algorithm, online: Online, arrays: Arrays
     """What is carried of one client's upload, what it notes, and what it is charged in one step."""
     client = jax.tree.map(lambda leaf: leaf[0], state.clients)
     data = arrays.train.client(0).at(arrays.key, jnp.zeros((), jnp.int32), online.batch, online.order)
-    sent = sent_to(algorithm, algorithm.broadcast(arrays.key, state.server, arrays.datacenter), client, data)
+    message = algorithm.broadcast(arrays.key, state.server, arrays.datacenter(algorithm, arrays.key))
+    sent = sent_to(algorithm, message, client, data)
     upload, _ = algorithm.client_update(arrays.key, sent, client, data)
     return (aggregation_of(algorithm.aggregate).carry(state.rule, as_arrays(upload), sent),
             algorithm.note(arrays.key, sent, client, data),

@@ -129,7 +129,7 @@ class PlainSession:
         clients = state.clients if side == "clients" else initial_clients(
             self.run.algorithm, self._start_key, self._parts, first + jnp.arange(population))
         key = jax.random.fold_in(self._score_key, state.round)
-        message = self.run.algorithm.broadcast(key, state.server, self.arrays.datacenter)
+        message = self.run.algorithm.broadcast(key, state.server, self.arrays.datacenter(self.run.algorithm, key))
         shared = state.server.shared, self._parts[1]
         rows = [self._score(jax.random.fold_in(key, first + index), message,
                             jax.tree.map(lambda leaf, index=index: leaf[index], clients), sets, index, shared)

@@ -10,7 +10,19 @@ import jax.numpy as jnp
 from cantons.engine.aggregation import aggregation_of, keep_report
 from cantons.engine.client import Slot, Turn, as_arrays, keyed, sent_to, take_turn, where
 from cantons.engine.mapping import Fanout, map_clients
-from cantons.protocol import Algorithm, Array, Clock, Data, Examples, Key, Message, Plan, PyTree, State, Upload
+from cantons.protocol import (
+    Algorithm,
+    Array,
+    Clock,
+    Datacenter,
+    Examples,
+    Key,
+    Message,
+    Plan,
+    PyTree,
+    State,
+    Upload,
+)
 
 
 class Arrays(NamedTuple):
@@ -21,10 +33,10 @@ class Arrays(NamedTuple):
     clock: PyTree
     key: Key
 
-    @property
-    def datacenter(self) -> Data | None:
-        """The handle that algorithms are given as `central`."""
-        return None if self.central is None else self.central.client(0)
+    def datacenter(self, algorithm: Algorithm, key: Key) -> Datacenter:
+        """What algorithms are given as `central`."""
+        return Datacenter(None if self.central is None else self.central.client(0), key,
+                          self.train.pooled() if algorithm.needs.pooled else None)
 
 
 class Keys(NamedTuple):
@@ -35,6 +47,7 @@ class Keys(NamedTuple):
     client: Key
     aggregate: Key
     server: Key
+    central: Key
 
 
 class Opening(NamedTuple):
@@ -46,7 +59,9 @@ class Opening(NamedTuple):
 
 
 def round_keys(key: Key, round: Array) -> Keys:
-    return Keys(*jax.random.split(jax.random.fold_in(key, round), len(Keys._fields)))
+    key = jax.random.fold_in(key, round)
+    # The last one came later than the others, and leaves them what they were.
+    return Keys._make([*jax.random.split(key, 5), jax.random.fold_in(key, 5)])
 
 
 def open_round(algorithm: Algorithm, clock: Clock, arrays: Arrays, state: State,
@@ -56,7 +71,7 @@ def open_round(algorithm: Algorithm, clock: Clock, arrays: Arrays, state: State,
     plan = clock.plan(arrays.clock, keys.plan, state.round)
     if fanout is not None:
         plan = _balanced(plan, clock, fanout, arrays, state.ledger.shape[0])
-    message = algorithm.broadcast(keys.broadcast, state.server, arrays.datacenter)
+    message = algorithm.broadcast(keys.broadcast, state.server, arrays.datacenter(algorithm, keys.central))
     heard = state.ledger[plan.ids, 0] == 0
     return Opening(keys, message, Slot(*plan[:4], heard, keyed(keys.client, plan.ids)))
 
@@ -82,7 +97,8 @@ def close_round(algorithm: Algorithm, clock: Clock, arrays: Arrays, state: State
         ids, counts = slots.id[by_id], arrived[by_id]
         carried = jax.tree.map(lambda leaf: leaf[by_id], turns.upload)
     aggregate, rule, report = aggregation.close(opening.keys.aggregate, state.rule, carried, ids, counts, clock.cohort)
-    moved = algorithm.server_update(opening.keys.server, state.server, aggregate, arrays.datacenter)
+    moved = algorithm.server_update(opening.keys.server, state.server, aggregate,
+                                    arrays.datacenter(algorithm, opening.keys.central))
     closed = jnp.ones((), bool) if aggregation.every_round else arrived.any()
     acknowledged, downloads, uploaded, rejected, outvoted = state.ledger[slots.id].T
     sent_up = slots.acts & (slots.counts > 0)
@@ -122,7 +138,8 @@ def exchange(algorithm: Algorithm, arrays: Arrays, state: State, batch: int = 1)
     def once(arrays: Arrays, state: State) -> tuple[Message, Upload]:
         client = jax.tree.map(lambda leaf: leaf[0], state.clients)
         data = arrays.train.client(0).at(arrays.key, jnp.zeros((), jnp.int32), batch, "cycle")
-        sent = sent_to(algorithm, algorithm.broadcast(arrays.key, state.server, arrays.datacenter), client, data)
+        message = algorithm.broadcast(arrays.key, state.server, arrays.datacenter(algorithm, arrays.key))
+        sent = sent_to(algorithm, message, client, data)
         return sent, as_arrays(algorithm.client_update(arrays.key, sent, client, data)[0])
 
     return jax.eval_shape(once, arrays, state)

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from cantons.clock import rounds as rounds_clock
-from cantons.data import Federation, pooled, with_validation
+from cantons.data import Federation, with_validation
 from cantons.engine import seed_keys, starting_point
 from cantons.errors import InputError, one_of
 from cantons.protocol import Algorithm, Averages, Clock, Engine, Parts, Problem, PyTree, Recipe
@@ -78,8 +78,7 @@ def as_table(recipe: Recipe) -> dict[str, Any]:
 def parts_of(problem: Problem, data: Federation, recipe: Recipe, algorithm: Algorithm, clock: Clock,
              seed: int) -> Parts:
     """What an engine is given."""
-    central = pooled(data.train) if algorithm.needs.central == "pooled" else data.central
-    return Parts(problem, recipe, algorithm, clock, data, central, seed)
+    return Parts(problem, recipe, algorithm, clock, data, data.central, seed)
 
 
 def build_parts(problem: Problem, data: Federation, algorithm: Recipe, clock: Recipe, aggregate: Recipe | None,
