@@ -10,6 +10,7 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.aggregate import median as median
     from cantons.aggregate import weighted_mean as weighted_mean
     from cantons.algorithm import central as central
+    from cantons.algorithm import example_transfer as example_transfer
     from cantons.algorithm import fedadam as fedadam
     from cantons.algorithm import fedavg as fedavg
     from cantons.algorithm import fedavg_finetune as fedavg_finetune
@@ -28,9 +29,14 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.algorithm import fictitious_play as fictitious_play
     from cantons.algorithm import independent as independent
     from cantons.algorithm import l2gd as l2gd
+    from cantons.algorithm import one_way_transfer as one_way_transfer
     from cantons.algorithm import online_central as online_central
     from cantons.algorithm import online_independent as online_independent
+    from cantons.algorithm import only_central as only_central
+    from cantons.algorithm import parallel_training as parallel_training
     from cantons.algorithm import scaffold as scaffold
+    from cantons.algorithm import sequential as sequential
+    from cantons.algorithm import two_way_transfer as two_way_transfer
     from cantons.checks import check as check
     from cantons.clock import online as online
     from cantons.clock import rounds as rounds
@@ -57,6 +63,7 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.data import synthetic_mixture as synthetic_mixture
     from cantons.data import task_protocol as task_protocol
     from cantons.data import text as text
+    from cantons.data import with_central as with_central
     from cantons.data import with_validation as with_validation
     from cantons.engine import Local as Local
     from cantons.engine import Plain as Plain
@@ -75,9 +82,11 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.problem import regression as regression
     from cantons.problem import residual as residual
     from cantons.problem import target as target
+    from cantons.problem import with_central_loss as with_central_loss
     from cantons.protocol import Algorithm as Algorithm
     from cantons.protocol import Averages as Averages
     from cantons.protocol import Batch as Batch
+    from cantons.protocol import CentralLoss as CentralLoss
     from cantons.protocol import Clock as Clock
     from cantons.protocol import Problem as Problem
     from cantons.protocol import Stack as Stack
@@ -97,22 +106,24 @@ __version__ = "0.1.0"
 _HOMES = {
     "cantons.aggregate": "mean median weighted_mean",
     "cantons.algorithm":
-        "central fedadam fedavg fedavg_finetune fedavgm fedomd fedopt fedprox fedres_avg fedres_bandit fedres_erm "
-        "fedres_naive fedres_online_sgd fedres_sgd fedsgd fedyogi fictitious_play independent l2gd online_central "
-        "online_independent scaffold",
+        "central example_transfer fedadam fedavg fedavg_finetune fedavgm fedomd fedopt fedprox fedres_avg "
+        "fedres_bandit fedres_erm fedres_naive fedres_online_sgd fedres_sgd fedsgd fedyogi fictitious_play independent "
+        "l2gd one_way_transfer online_central online_independent only_central parallel_training scaffold sequential "
+        "two_way_transfer",
     "cantons.local_models": "LocalModel",
     "cantons.checks": "check",
     "cantons.clock": "online rounds",
     "cantons.data":
         "Federation classification_bandit csv digits drifting_targets federation from_clients from_iterable "
         "from_stream hdf5 huggingface leaf libsvm movielens npz parquet restaurants stream synthetic synthetic_bandit "
-        "synthetic_mixture task_protocol text with_validation",
+        "synthetic_mixture task_protocol text with_central with_validation",
     "cantons.engine": "Local Plain",
     "cantons.errors": "InputError",
     "cantons.models": "cnn embedding linear mlp",
     "cantons.problem":
-        "bandit classification from_equinox from_flax from_functions logistic regression residual target",
-    "cantons.protocol": "Algorithm Averages Batch Clock Problem Stack StackRule Sum SumRule",
+        "bandit classification from_equinox from_flax from_functions logistic regression residual target "
+        "with_central_loss",
+    "cantons.protocol": "Algorithm Averages Batch CentralLoss Clock Problem Stack StackRule Sum SumRule",
     "cantons.study.callbacks": "Callback",
     "cantons.study.load": "load",
     "cantons.study.result": "Result Trained",

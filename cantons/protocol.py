@@ -162,15 +162,23 @@ class Convex(NamedTuple):
     form: str = "smooth"
 
 
+class CentralLoss(NamedTuple):
+    """The loss of the datacenter, f_c."""
+
+    loss: Callable[[PyTree, PyTree, Any], Array]  # (shared, private, batch)
+    needs_data: bool = True  # False: it looks at no examples, and its batch is None
+    weights: tuple[float, float] = (1.0, 1.0)  # (w_f, w_c), which the clients' loss and this one have inside
+
+
 class Problem(NamedTuple):
-    """What is minimised: sum_i weight_i * loss_i(shared, private_i) + central_loss(shared)."""
+    """What is minimised: sum_i weight_i * loss_i(shared, private_i) + central.loss(shared)."""
 
     init: Callable[[Key], tuple[PyTree, PyTree]]  # key -> (shared, private); either may hold no arrays
     loss: Callable[[PyTree, PyTree, Batch], Array]  # the mean over the batch's unmasked rows
     predict: Callable[[PyTree, PyTree, PyTree], PyTree]  # (shared, private, inputs) -> outputs
     score: Callable[[PyTree, PyTree, Batch], dict[str, Array]]  # each metric's value per example
     maximise: tuple[str, ...] = ("accuracy",)  # the metrics of `score` that are better when larger
-    central_loss: Callable[[PyTree, Batch], Array] | None = None
+    central: CentralLoss | None = None  # the datacenter's loss, where it has one
     spec: Mapping[str, Any] | None = None  # the named parts and options that rebuild this problem
     residual: Residual | None = None  # where predictions are joint, their two halves
     convex: Convex | None = None  # None: not known to be
@@ -285,6 +293,8 @@ class Needs(NamedTuple):
     stream: bool = False  # a clock with a stream of examples: it learns from `data.now()`
     counts_once: bool = False  # a clock that never counts one upload several times
     pooled: bool = False  # the examples of all clients in one place: only a reference may ask for that
+    central: str = ""  # of the datacenter: "loss", and the examples which that loss wants, or "data"
+    central_rows: int = 0  # how many examples the datacenter has at least: the largest batch that is drawn
 
 
 class Theory(NamedTuple):

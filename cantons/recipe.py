@@ -12,7 +12,7 @@ from typing import Any, Concatenate, TypeVar
 
 from cantons.errors import check_options
 from cantons.options import options_of
-from cantons.protocol import Algorithm, Clock, Engine, Problem, Recipe, Rule
+from cantons.protocol import Algorithm, CentralLoss, Clock, Engine, Problem, Recipe, Rule
 
 Makes = TypeVar("Makes", bound=Callable[..., Any])
 
@@ -49,6 +49,11 @@ def problem(make: Callable[Concatenate[Any, ...], Problem]) -> Callable[..., Pro
 def model(make: Makes) -> Makes:
     """Decorate `def name(*, options...) -> Architecture`, which gives (input_shape, outputs) -> Model."""
     return mark("model", make)
+
+
+def central_loss(make: Callable[Concatenate[Problem, ...], CentralLoss]) -> Callable[..., CentralLoss]:
+    """Decorate `def name(problem, *, options...) -> CentralLoss`."""
+    return mark("central_loss", make)
 
 
 def engine(make: Callable[..., Engine]) -> Callable[..., Engine]:

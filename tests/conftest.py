@@ -190,7 +190,7 @@ class PlainLoop:
                 self.uploads[index] = upload
         self.unheard = (self.unheard - set(cohort)) | set(self.uploads)
         if self.uploads:
-            self.server = self._serve(server_keys, self.server, self.uploads, *given)
+            self.server = self._serve(server_keys, self.server, self.uploads, self.message, *given)
         self.done += 1
 
     def _acted(self, key, message, client, train, index):
@@ -202,9 +202,9 @@ class PlainLoop:
         return Datacenter(None if central is None else central.client(0), key,
                           train.pooled() if self.algorithm.needs.pooled else None)
 
-    def _served(self, keys, server, uploads, *given):
+    def _served(self, keys, server, uploads, message, *given):
         rule = aggregation_of(self.algorithm.aggregate)
-        carried = [rule.carry((), upload, None) for upload in uploads.values()]
+        carried = [rule.carry((), upload, message) for upload in uploads.values()]
         joined = jax.tree.map(lambda *leaves: sum(leaves) if rule.adds else jnp.stack(leaves), *carried)
         ids, counts = jnp.array(list(uploads)), jnp.ones(len(uploads), jnp.int32)
         aggregate, _, _ = rule.close(keys[0], (), joined, ids, counts, self.population)

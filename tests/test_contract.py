@@ -5,6 +5,7 @@ oracle, what exactly travels, and that a new algorithm takes one file.
 """
 
 import functools
+from dataclasses import replace
 
 import jax
 import numpy as np
@@ -17,6 +18,7 @@ from cantons.checks.case import fitting_case
 from cantons.checks.compare import difference
 from cantons.checks.contract import CHECKS, find, sentence_of
 from cantons.checks.stage import travelling
+from cantons.data import pooled
 from cantons.metrics import leaves, nbytes
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -24,6 +26,7 @@ pytestmark = pytest.mark.usefixtures("float64")
 # Options that make a round short; an algorithm that is not listed runs with its defaults.
 OPTIONS = {
     "central": {"steps": 2, "batch_size": 5},
+    "example_transfer": {"steps": 2, "batch_size": 4, "fit_epochs": 1, "central_batch_size": 3, "central_batches": 2},
     "fedadam": {"batch_size": None, "fit_epochs": 1},
     "fedavg": {"epochs": 2, "batch_size": 4, "fit_epochs": 1},
     "fedavg_finetune": {"batch_size": None, "tune_epochs": 1},
@@ -37,12 +40,21 @@ OPTIONS = {
     "fedyogi": {"batch_size": None, "fit_epochs": 1},
     "independent": {"batch_size": None, "fit_epochs": 1},
     "l2gd": {"batch_size": None, "fit_epochs": 1},
+    "one_way_transfer": {"steps": 2, "batch_size": 4, "fit_epochs": 1, "central_batch_size": 3},
+    "only_central": {"central_steps": 2, "central_batch_size": 3},
+    "parallel_training": {"steps": 2, "batch_size": 4, "fit_epochs": 1, "central_steps": 2, "central_batch_size": 3,
+                          "merge_optimizer": "adam"},
     "scaffold": {"steps": 3, "batch_size": 4, "fit_epochs": 1},
+    "sequential": {"steps": 2, "batch_size": 4, "fit_epochs": 1, "central_rounds": 1, "central_steps": 2,
+                   "central_batch_size": 3},
+    "two_way_transfer": {"steps": 2, "batch_size": 4, "fit_epochs": 1, "central_steps": 2, "central_batch_size": 3,
+                         "central_private": "trained"},
 }
 
 # What travels, down and up; {shared} and {private} stand for every array of that part of the model.
 RESIDUAL = ["shared/{shared}", "step_size", "private_step_size"], ["change/{shared}"]
 AVERAGING = ["shared/{shared}", "step_size"], ["change/{shared}", "weight"]
+BATCHES = [("batches/inputs", (2, 3, 4)), ("batches/targets", (2, 3)), ("batches/mask", (2, 3))]
 TRAVELS = {
     **dict.fromkeys(("fedadam", "fedavg", "fedavg_finetune", "fedavgm", "fedopt", "fedprox", "fedsgd", "fedyogi"),
                     AVERAGING),
@@ -53,12 +65,23 @@ TRAVELS = {
     "fedres_sgd": RESIDUAL,
     "independent": (["step_size"], []),
     "l2gd": (["shared/{shared}", "pulls", "local_steps", "step_size"], ["{shared}"]),
+    "example_transfer": (["shared/{shared}", "private/{private}", "step_size", *BATCHES],
+                         ["change/{shared}", "weight"]),  # the centre's private part, not a client's
+    "one_way_transfer": (["shared/{shared}", "step_size", "central_gradient/{shared}"], ["change/{shared}", "weight"]),
+    "only_central": (["shared/{shared}", "private/{private}"], []),
+    "parallel_training": AVERAGING,
+    "sequential": AVERAGING,
+    "two_way_transfer": (["shared/{shared}", "step_size", "central_gradient/{shared}"],
+                         ["change/{shared}", "weight", "steps"]),
     "scaffold": (["shared/{shared}", "control/{shared}", "step_size"],
                  ["change/{shared}", "control_change/{shared}"]),
 }
 
+# Whose message has a private part, which is the server's own and no client's.
+SENDS_ONE_PRIVATE = ("central", "example_transfer", "only_central")
+
 # Where a check has nothing to say.
-SKIPPED = {("central", "a new client fits its private part before it predicts")}
+SKIPPED = {(name, "a new client fits its private part before it predicts") for name in ("central", "only_central")}
 
 each_algorithm = pytest.mark.parametrize("name", sorted(ALGORITHMS))
 
@@ -97,6 +120,9 @@ def spelled_out(templates, shared, private):
     parts = {"{shared}": shared, "{private}": private}
     found = []
     for template in templates:
+        if isinstance(template, tuple):
+            found.append(template)
+            continue
         mark = next((mark for mark in parts if mark in template), None)
         found += [(template, ())] if mark is None else [
             (template.replace(mark, path), shape) for path, shape, _ in leaves(parts[mark])]
@@ -107,13 +133,15 @@ def spelled_out(templates, shared, private):
 @each_algorithm
 def test_messages_and_uploads_carry_exactly_what_they_say(name, split, labels):
     assert name in TRAVELS, f"say in TRAVELS what {name} sends down and up"
-    problem = ct.classification(labels, ct.mlp(hidden=[5]), split=split)
+    problem, data = ct.classification(labels, ct.mlp(hidden=[5]), split=split), labels
+    if case(name).algorithm.needs.central:
+        problem, data = ct.with_central_loss(problem), replace(labels, central=pooled(labels.train))
     algorithm = recipe(name).build(problem, labels.population)
     parts = jax.eval_shape(problem.init, jax.random.key(0))
-    for tree, expected in zip(travelling(problem, algorithm, labels), TRAVELS[name], strict=True):
+    for tree, expected in zip(travelling(problem, algorithm, data), TRAVELS[name], strict=True):
         sent = [(path, shape) for path, shape, _ in leaves(tree)]
         assert sorted(sent) == sorted(spelled_out(expected, *parts))
-        if split == "output" and not algorithm.needs.pooled:
+        if split == "output" and name not in SENDS_ONE_PRIVATE:
             private_shapes = {shape for _, shape, _ in leaves(parts[1])}
             assert private_shapes == {(5, 3), (3,)}  # no array of the shared part looks like these
             assert not private_shapes & {shape for _, shape in sent}

@@ -8,8 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from cantons.aggregate import NO_UPLOADS, mean_of_uploads
+from cantons.algorithm.parts.centre import CentralWork, central_batch, centre_of
 from cantons.algorithm.parts.schedule import as_schedule, usual_step
 from cantons.algorithm.parts.training import LocalOptimizer, LocalWork, Work, trainer
+from cantons.algorithm.parts.trees import add
 from cantons.options import Flat
 from cantons.protocol import Algorithm, Array, Needs, Problem, PyTree
 from cantons.ranges import Count
@@ -82,7 +84,8 @@ def central(problem: Problem, population: int, *, work: Flat[LocalWork] = TEN_ST
             optimizer: Flat[LocalOptimizer]) -> Algorithm:
     """One model trained on everybody's examples together, as if privacy and bandwidth were no matter.
 
-    Private parts are trained as one part common to all.
+    Private parts are trained as one part common to all. Where the problem has a central loss, each step also has its
+    gradient, on as many examples of the datacenter.
 
     step_size: of the steps: a number, or a schedule over rounds.
     epochs: if `steps` is none, passes over everybody's examples in one round.
@@ -92,7 +95,17 @@ def central(problem: Problem, population: int, *, work: Flat[LocalWork] = TEN_ST
     clip_norm: no gradient is longer than this.
     """
     schedule = as_schedule(work.step_size)
-    train = trainer(problem.loss, work.work, optimizer)
+    train = trainer(lambda parts, nothing, batch: problem.loss(parts[0], parts[1], batch), work.work, optimizer)
+    needs = Needs() if problem.central is None else centre_of(
+        problem, CentralWork(central_batch_size=work.batch_size)).needs
+
+    def joint(central):
+        """Add the gradient of the central loss, where there is one."""
+        if problem.central is None:
+            return lambda gradient, parts, step: gradient
+        loss = problem.central.loss
+        return lambda gradient, parts, step: add(gradient, jax.grad(lambda parts: loss(
+            *parts, central_batch(central, step, work.batch_size)))(parts))
 
     def init_server(key, shared, private):
         return Server(shared, private, jnp.zeros((), jnp.int32))
@@ -107,11 +120,12 @@ def central(problem: Problem, population: int, *, work: Flat[LocalWork] = TEN_ST
         return (), client
 
     def server_update(key, server, nothing, central):
-        trained = train(key, server.shared, server.private, central.pooled, schedule(server.round))
-        return Server(trained.shared, trained.private, server.round + 1)
+        trained = train(key, (server.shared, server.private), (), central.pooled, schedule(server.round),
+                        adjust=joint(central))
+        return Server(*trained.shared, server.round + 1)
 
     def model(key, message, client, data):
         return message.shared, message.private
 
     return Algorithm(init_server, init_client, broadcast, client_update, mean_of_uploads(only=NO_UPLOADS),
-                     server_update, model, needs=Needs(shared=False, pooled=True))
+                     server_update, model, needs=needs._replace(shared=False, pooled=True))

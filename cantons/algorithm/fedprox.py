@@ -43,7 +43,7 @@ def fedprox(problem: Problem, population: int, *, mu: NonNegative = 0.1,
     """
 
     def pull(anchor):
-        return lambda gradient, shared: jax.tree.map(
+        return lambda gradient, shared, step: jax.tree.map(
             lambda leaf, here, there: leaf + mu * (here - there), gradient, shared, anchor)
 
     base = averaging(problem, local, optimizer, averaged, optax.sgd(averaged.server_step_size), adjust=pull)

@@ -79,7 +79,7 @@ def scaffold(problem: Problem, population: int, *, option: Literal["I", "II"] = 
     def client_update(key, message, client, data):
         correction = subtract(message.control, client.own_control)
         trained = train(key, message.shared, client.private, data, message.step_size,
-                        adjust=lambda gradient, shared: add(gradient, correction))
+                        adjust=lambda gradient, shared, step: add(gradient, correction))
         change = subtract(trained.shared, message.shared)
         if option == "I":
             own_control = jax.grad(problem.loss)(message.shared, client.private, data.full())

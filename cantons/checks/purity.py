@@ -60,7 +60,7 @@ def _programs(case: Case, algorithm: Algorithm) -> dict[str, str]:
     def trace(name: str, call: Callable[..., Any], *given: Any) -> Any:
         program, result = jax.make_jaxpr(call, return_shape=True)(*given)
         numbers = "".join(str(np.asarray(constant).tobytes()) for constant in program.consts
-                          if isinstance(constant, np.ndarray | jax.Array) and np.issubdtype(constant.dtype, np.number))
+                          if isinstance(constant, np.ndarray | jax.Array) and jnp.issubdtype(constant.dtype, np.number))
         found[name] = re.sub(r"0x[0-9a-f]+", "", str(program)) + numbers  # but for where functions lie in memory
         return result
 

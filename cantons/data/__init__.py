@@ -25,6 +25,7 @@ from cantons.data.read.stream import from_iterable, from_stream, stream
 from cantons.data.read.text import read_authors, text
 from cantons.data.registry import SOURCES
 from cantons.data.skew import label_counts, label_skew, size_quantiles
+from cantons.data.split.central import CENTRAL, with_central
 from cantons.data.split.divide import Division, NaturalDivision, from_table
 from cantons.data.split.flower import flower_clients
 from cantons.data.split.holdout import with_validation
@@ -37,6 +38,7 @@ from cantons.data.table import Table
 DATA = dict(sorted({**SOURCES, "classification_bandit": classification_bandit}.items()))
 
 __all__ = [
+    "CENTRAL",
     "DATA",
     "Contexts",
     "Division",
@@ -99,5 +101,6 @@ __all__ = [
     "synthetic_mixture",
     "task_protocol",
     "text",
+    "with_central",
     "with_validation",
 ]

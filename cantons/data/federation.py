@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -48,6 +48,8 @@ class Federation:
     test_set: str = "each client's own test examples"  # a phrase for reports
     notes: tuple[str, ...] = ()  # what was drawn or left out on the way here, a phrase each
     spec: Mapping[str, Any] | None = None  # the named parts that rebuild this; filled by the study reader
+    central_spec: Mapping[str, Any] | None = None  # and those that rebuild its datacenter, if that came from elsewhere
+    sets: Mapping[str, Ragged] = field(default_factory=dict)  # more test sets, for the shared model; each has one owner
 
     @property
     def train(self) -> Ragged:
@@ -103,18 +105,21 @@ def map_rows(federation: Federation, change: Callable[[Ragged], Ragged]) -> Fede
         new=federation.new and population(federation.new),
         central=federation.central and change(federation.central),
         validation=federation.validation and change(federation.validation),
+        sets={name: change(rows) for name, rows in federation.sets.items()},
     )
 
 
 def select_clients(clients: Population, chosen: np.ndarray) -> Population:
     """The clients for which the boolean `chosen` is true."""
 
-    def pick(ragged: Ragged) -> Ragged:
-        sizes = np.asarray(ragged.sizes)
-        return gather(ragged.inputs, ragged.targets, np.repeat(chosen, sizes), sizes[chosen])
-
     names = tuple(name for name, wanted in zip(clients.names, chosen, strict=True) if wanted)
-    return Population(pick(clients.train), pick(clients.test), names)
+    return Population(rows_of(clients.train, chosen), rows_of(clients.test, chosen), names)
+
+
+def rows_of(ragged: Ragged, chosen: np.ndarray) -> Ragged:
+    """The rows of the clients for which the boolean `chosen` is true."""
+    sizes = np.asarray(ragged.sizes)
+    return gather(ragged.inputs, ragged.targets, np.repeat(chosen, sizes), sizes[chosen])
 
 
 def gather(inputs: PyTree, targets: PyTree, rows: np.ndarray, sizes: np.ndarray) -> Ragged:

@@ -85,11 +85,12 @@ def blank_snapshot(problem: Problem, algorithm: Algorithm, clock: Clock, populat
     return jax.device_get(Snapshot(state, parts[1]))
 
 
-def shapes_that_travel(problem: Problem, algorithm: Algorithm, train: Examples) -> tuple[PyTree, PyTree]:
+def shapes_that_travel(problem: Problem, algorithm: Algorithm, train: Examples,
+                       central: Examples | None = None) -> tuple[PyTree, PyTree]:
     """What goes down to and up from one client, as shapes; nothing is computed."""
     key = jax.eval_shape(lambda: jax.random.key(0))
     state = jax.eval_shape(lambda key: initial_state(algorithm, key, problem.init(key), train.population), key)
-    return travelling(algorithm, Arrays(train, None, (), key), state)
+    return travelling(algorithm, Arrays(train, central, (), key), state)
 
 
 def message_held(state: State, index: int) -> Message | None:

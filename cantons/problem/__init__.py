@@ -1,6 +1,7 @@
-"""Owns: losses, the split into shared and private. May import: models, data, ranges, protocol, errors, optional."""
+"""Owns: losses, the split of a model. May import: models, data, recipe, ranges, protocol, errors, optional."""
 
 from cantons.problem.bandit import bandit
+from cantons.problem.central import CENTRAL_LOSSES, EQUAL, mixed, with_central_loss
 from cantons.problem.losses import masked_mean
 from cantons.problem.residual import residual
 from cantons.problem.shaped import Shapes
@@ -10,6 +11,8 @@ from cantons.problem.target import target
 from cantons.problem.wrap import from_equinox, from_flax, from_functions
 
 __all__ = [
+    "CENTRAL_LOSSES",
+    "EQUAL",
     "MODELS",
     "Shapes",
     "bandit",
@@ -20,9 +23,11 @@ __all__ = [
     "linear",
     "logistic",
     "masked_mean",
+    "mixed",
     "paths",
     "problem_from_spec",
     "regression",
     "residual",
     "target",
+    "with_central_loss",
 ]

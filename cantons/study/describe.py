@@ -97,16 +97,16 @@ def federation_of(name: str, options: Mapping[str, Any]) -> Federation:
         return make("data", check_part(name, "data", {"name": name, **options}))
     study = read_study(Path(name), {f"data.{key}": value for key, value in options.items()})
     try:
-        return make("data", study.tables["data"])
+        return study.federation()
     except InputError as error:
-        raise InputError(f"{name}: [data] {error}") from error
+        raise InputError(f"{name}: {error}") from error
 
 
 def what_travels(recipe: Recipe) -> tuple[list, list, str]:
     """Every leaf that goes down and up, and for which example."""
     images, contexts = digits(clients=5), synthetic_bandit(clients=5, contexts=5, test_contexts=0)
     (example, data, problem), algorithm = first_fitting(recipe, example_problems(images, images, contexts))
-    message, upload = shapes_that_travel(problem, algorithm, data.train)
+    message, upload = shapes_that_travel(problem, algorithm, data.train, data.central)
     return leaves(message), leaves(upload), example
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
 
-from cantons.data import Federation
+from cantons.data import Federation, pooled
 from cantons.errors import InputError
 from cantons.models import mlp
-from cantons.problem import bandit, classification, residual
+from cantons.problem import bandit, classification, residual, with_central_loss
 from cantons.protocol import Algorithm, Problem, Recipe
 from cantons.study.resolve import check_start
 
@@ -23,15 +24,20 @@ class Example(NamedTuple):
 
 
 def example_problems(labels: Federation, rows: Federation, contexts: Federation) -> list[Example]:
-    """A network for `labels`, two linear models for `rows` and a bandit, each with a shared and a private part."""
+    """A network for `labels`, two linear models for `rows` and a bandit, each with a shared and a private part; and the
+    network again, beside a datacenter."""
+    network = classification(labels, mlp(hidden=(16,)), split="output")
     halves: dict[str, Any] = {"shared_features": "first_half", "private_features": "second_half"}
     return [
         Example(f"a network {labels.input_shape[0]}-16-{labels.classes} whose last layer (layer1) is private", labels,
-                classification(labels, mlp(hidden=(16,)), split="output")),
+                network),
         Example(f"two linear models, of the first and the second half of {rows.input_shape[0]} inputs, the second "
                 "private", rows, residual(rows, **halves)),
         Example("five actions with ten features each, the last five for the private model", contexts,
                 bandit(contexts, **halves)),
+        Example(f"a network {labels.input_shape[0]}-16-{labels.classes} whose last layer (layer1) is private, and a "
+                "datacenter with the same loss", replace(labels, central=pooled(labels.train)),
+                with_central_loss(network)),
     ]
 
 

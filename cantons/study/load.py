@@ -18,7 +18,15 @@ from cantons.study.checkpoint import Checkpoints
 from cantons.study.fingerprint import DIGITS, Fingerprint, check_same, differences, fingerprint
 from cantons.study.folder import Folder, environment
 from cantons.study.reading import LOADED, read_study, rebuilding
-from cantons.study.registry import foreign_parts, make, make_algorithm, make_problem, make_recipe
+from cantons.study.registry import (
+    foreign_parts,
+    make_algorithm,
+    make_central,
+    make_data,
+    make_problem,
+    make_recipe,
+    with_central,
+)
 from cantons.study.resolve import choose_rule, identity_of
 from cantons.study.result import Trained
 from cantons.study.source import foreign_sources
@@ -40,6 +48,7 @@ def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recip
         raise InputError(f"{path} is a run whose clients brought models of their own, which only you can make again; "
                          "run_with_models(..., out=..., resume=True) with models made alike gives it back.")
     tables = {"data": study["data"]["made_by"] if data is None else None,
+              "central": study["data"].get("central") if data is None else None,
               "problem": study["problem"] if problem is None else None,
               "algorithm": study["algorithm"] if algorithm is None else None,
               "clock": study["clock"], "aggregate": study.get("aggregate")}
@@ -108,7 +117,9 @@ def _data(study: Mapping[str, Any], path: Path) -> Any:
     if study["data"]["made_by"] is None:
         return None
     try:
-        data = make("data", study["data"]["made_by"])
+        data = make_data(study["data"]["made_by"])
+        if study["data"].get("central"):
+            data = make_central(study["data"]["central"], data)
     except InputError:
         return None
     try:
@@ -130,12 +141,13 @@ def _same_data(study: Mapping[str, Any], data: Any, path: Path) -> Any:
 
 
 def _problem(study: dict[str, Any], data: Any, path: Path) -> Problem:
-    spec = study["problem"]
-    if spec is None:
+    spec = dict(study["problem"] or {})
+    if not spec:
         raise InputError(f"the problem of {path} was written in Python and has no name; "
                          "give it: load(folder, problem=...).")
     if "input_shape" in spec:  # otherwise a part of it is the user's own, and asks the data for its shapes
-        return problem_from_spec(spec)
+        central = {key: spec.pop(key) for key in ("central_loss", "weights") if key in spec}
+        return with_central(problem_from_spec(spec), **central)
     if data is None:
         raise InputError(f"the problem of {path} is made from its data, which is not there; "
                          "give it: load(folder, data=...).")

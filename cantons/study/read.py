@@ -12,24 +12,33 @@ from typing import Any, Literal, get_args, get_type_hints
 import pydantic
 import pydantic_core
 
-from cantons.data import Federation
+from cantons.data import CENTRAL, Federation
 from cantons.engine import Local
 from cantons.errors import InputError, shown, unknown
 from cantons.options import options_of
-from cantons.problem import MODELS
+from cantons.problem import EQUAL, MODELS
 from cantons.protocol import Problem, Recipe
-from cantons.ranges import Count, Fraction, OutOfRange, Seed, alternatives, check
+from cantons.ranges import Count, Fraction, NonNegative, OutOfRange, Seed, alternatives, check
 from cantons.study.blame import blame_user
 from cantons.study.folder import Folder
-from cantons.study.registry import make, make_algorithm, make_engine, make_problem, make_recipe, part
+from cantons.study.registry import (
+    make_algorithm,
+    make_central,
+    make_data,
+    make_engine,
+    make_problem,
+    make_recipe,
+    part,
+)
 from cantons.study.resolve import resolve
 from cantons.study.result import Result
 from cantons.study.run import run
 
-TABLES = ("data", "problem", "algorithm", "clock", "aggregate", "engine")
+TABLES = ("data", "central", "problem", "algorithm", "clock", "aggregate", "engine")
 REQUIRED = ("data", "problem", "algorithm")
 LARGEST = 2**24  # bytes of a study: no text that somebody wrote is longer
 DEEPEST = 32  # tables and lists inside each other
+TAKES_FIRST = ("problem", "central_loss", "central")  # parts whose first argument is made from other tables
 USUAL = {"clock": "rounds", "engine": "local"}  # the part that is meant where none is named
 
 
@@ -77,7 +86,7 @@ class Study:
 
     def parts(self) -> tuple[Problem, Federation, Recipe, dict[str, Any]]:
         """The problem, the data, the algorithm, and the other arguments of `cantons.run`."""
-        data = self._built("data", _make_data)
+        data = self.federation()
         problem = self._built("problem", lambda table: _fitting(make_problem(table, data), data))
         recipe = self._built("algorithm", make_algorithm)
         chosen = self.settings.model_dump()
@@ -88,6 +97,13 @@ class Study:
         if "engine" in self.tables:
             chosen["engine"] = self._built("engine", make_engine)
         return problem, data, recipe, chosen
+
+    def federation(self) -> Federation:
+        """The data, with the datacenter's if there is one."""
+        data = self._built("data", make_data)
+        if "central" in self.tables:
+            data = self._built("central", lambda table: make_central(table, data))
+        return data
 
     def _built(self, kind: str, build: Callable[[Mapping[str, Any]], Any]) -> Any:
         try:
@@ -156,6 +172,8 @@ def _checked(source: str, where: str, kind: str, table: Any, folder: Path | None
         raise InputError(f"{source}: {where} is {shown(table)}; give a name, or a table with a name and options.")
     if kind in USUAL:
         table = {"name": USUAL[kind], **table}
+    if kind == "central" and table.get("name") not in CENTRAL:
+        kind = "data"
     if "name" not in table:
         raise InputError(f"{source}: [{where}] has no name; say which {kind} it is.")
     if not isinstance(table["name"], str):
@@ -168,9 +186,11 @@ def _checked(source: str, where: str, kind: str, table: Any, folder: Path | None
         raise InputError(f"{source}: {where}.name: {table['name']!r} is not a function.")
     options = {key: value for key, value in table.items() if key != "name"}
     try:
-        allowed = _fields(function, skip_first=kind == "problem")
+        allowed = _fields(function, skip_first=kind in TAKES_FIRST)
     except InputError as error:
         raise InputError(f"{source}: {where}.name: {table['name']!r}: {error}") from error
+    if kind == "problem":
+        allowed |= {"central_loss": (str | dict, "same"), "weights": (list[NonNegative], list(EQUAL))}
     for key, inner in _inner_parts(kind, allowed).items():
         if key in options:
             options[key] = _checked(source, f"{where}.{key}", inner, options[key], folder)
@@ -210,7 +230,7 @@ def _fields(function: Callable, skip_first: bool) -> dict[str, Any]:
 def _inner_parts(kind: str, allowed: Mapping[str, Any]) -> dict[str, str]:
     """The options of a part that are parts themselves, and of which kind."""
     if kind == "problem":
-        return {key: "model" for key in MODELS if key in allowed}
+        return {"central_loss": "central_loss"} | {key: "model" for key in MODELS if key in allowed}
     return {key: "data" for key, (hint, _) in allowed.items() if kind == "data" and Federation in alternatives(hint)}
 
 
@@ -249,13 +269,6 @@ def _explained(source: str, where: str, error: pydantic.ValidationError) -> Inpu
     wanted = [each["msg"].removeprefix("Input should be ") for each in error.errors()
               if each["loc"][:1] == first["loc"][:1] and each["type"] not in ("callable_type", "is_instance_of")]
     return InputError(f"{source}: {key} = {shown(first['input'])}; give {', or '.join(dict.fromkeys(wanted))}.")
-
-
-def _make_data(table: Mapping[str, Any]) -> Federation:
-    made = make("data", table)
-    if not isinstance(made, Federation):
-        raise InputError(f"{table['name']} returned a {type(made).__name__}, not a federation.")
-    return made
 
 
 def _fitting(problem: Problem, data: Federation) -> Problem:

@@ -6,21 +6,23 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cantons import aggregate, algorithm, clock, data, engine, models, problem
 from cantons.errors import InputError, shown, unknown
-from cantons.protocol import Engine, Problem, Recipe
+from cantons.protocol import CentralLoss, Engine, Problem, Recipe
 from cantons.study.blame import blame_user
 from cantons.study.source import names_in
 
 REGISTRY: dict[str, Mapping[str, Callable[..., Any]]] = {
     "data": data.DATA,
+    "central": data.CENTRAL,
     "model": models.ARCHITECTURES,
     "problem": {make.__name__: make for make in (
         problem.bandit, problem.classification, problem.linear, problem.logistic, problem.regression,
         problem.residual, problem.target)},
+    "central_loss": problem.CENTRAL_LOSSES,
     "algorithm": algorithm.ALGORITHMS,
     "clock": clock.CLOCKS,
     "aggregate": aggregate.RULES,
@@ -28,8 +30,9 @@ REGISTRY: dict[str, Mapping[str, Callable[..., Any]]] = {
 }
 
 ENGINE = ("name", "options", "refuses", "start", "together")  # what an engine has, be it marked or not
+OURS = ("model", "problem", "central_loss", "algorithm", "clock", "engine")
 DECORATORS = {"data": "cantons.data.recorded", "aggregate": "cantons.recipe.rule",
-              **{kind: f"cantons.recipe.{kind}" for kind in ("model", "problem", "algorithm", "clock", "engine")}}
+              **{kind: f"cantons.recipe.{kind}" for kind in OURS}}
 
 
 def part(kind: str, name: str) -> Callable[..., Any]:
@@ -53,7 +56,9 @@ def make(kind: str, table: Mapping[str, Any], *before: Any) -> Any:
 
 def make_problem(table: Mapping[str, Any], federation: Any) -> Problem:
     """A problem's models are parts of their own: a name, or a table with a name and options."""
-    options = dict(table)
+    options, central = dict(table), {key: table[key] for key in ("central_loss", "weights") if key in table}
+    for key in central:
+        del options[key]
     for key in problem.MODELS:
         if key in options:
             model = options[key]
@@ -64,7 +69,36 @@ def make_problem(table: Mapping[str, Any], federation: Any) -> Problem:
     built = make("problem", options, federation)
     if not isinstance(built, Problem):
         raise InputError(f"{table['name']} returned a {type(built).__name__}; return a Problem.")
-    return built if built.spec is not None else built._replace(spec=dict(table))
+    built = built if built.spec is not None else built._replace(spec=options)
+    return with_central(built, **central)
+
+
+def with_central(built: Problem, central_loss: Mapping[str, Any] | None = None,
+                 weights: Sequence[float] | None = None) -> Problem:
+    """The problem with the central loss that a table describes, ours or the user's; without one, as it is."""
+    if central_loss is None:
+        if weights is not None:
+            raise InputError("weights are those of the clients' and the datacenter's loss; give a central_loss too, "
+                             "such as \"same\".")
+        return built
+    loss = make("central_loss", central_loss, built)
+    if not isinstance(loss, CentralLoss):
+        raise InputError(f"{central_loss['name']} returned a {type(loss).__name__}; return a CentralLoss.")
+    return problem.mixed(built, loss, problem.EQUAL if weights is None else weights, central_loss)
+
+
+def make_central(table: Mapping[str, Any], federation: data.Federation) -> data.Federation:
+    """The federation with the datacenter that a table describes: data of its own, or rows taken from the clients."""
+    if table["name"] in data.CENTRAL:
+        return make("central", table, federation)
+    return data.with_central(federation, make_data(table))
+
+
+def make_data(table: Mapping[str, Any]) -> data.Federation:
+    made = make("data", table)
+    if not isinstance(made, data.Federation):
+        raise InputError(f"{table['name']} returned a {type(made).__name__}, not a federation.")
+    return made
 
 
 def make_recipe(kind: str, table: Mapping[str, Any]) -> Recipe:

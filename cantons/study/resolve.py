@@ -12,7 +12,7 @@ from cantons.clock import rounds as rounds_clock
 from cantons.data import Federation, with_validation
 from cantons.engine import seed_keys, starting_point
 from cantons.errors import InputError, one_of
-from cantons.protocol import Algorithm, Averages, Clock, Engine, Parts, Problem, PyTree, Recipe
+from cantons.protocol import Algorithm, Averages, Clock, Engine, Examples, Parts, Problem, PyTree, Recipe
 from cantons.ranges import Count, Seed, check
 from cantons.study.source import foreign_sources
 
@@ -60,7 +60,8 @@ def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
         "checkpoint_every": checkpoint_every, "keep": keep,
     }
     tables = [study[table] for table in ("problem", "algorithm", "clock", "aggregate", "engine")]
-    study["source"] = foreign_sources([problem, algorithm, clock, aggregate, engine], [*tables, data.spec])
+    study["source"] = foreign_sources([problem, algorithm, clock, aggregate, engine],
+                                      [*tables, data.spec, data.central_spec])
     if initial is not None:
         study["initial"] = checksum_of(initial)
     with jax.enable_x64(precision == "float64"):
@@ -92,11 +93,27 @@ def build_parts(problem: Problem, data: Federation, algorithm: Recipe, clock: Re
                          "clock=online(), or in a study file [clock] name = \"online\".")
     if built.needs.counts_once and ticking.repeats:
         raise InputError(f"{algorithm.name} breaks when one upload counts twice; sample without replacement.")
+    check_datacenter(algorithm.name, built, problem, data.central)
     try:
         ticking.check(built, rounds)
     except InputError as error:
         raise InputError(f"{algorithm.name} under the clock {clock.name}: {error}") from error
     return built, ticking
+
+
+def check_datacenter(name: str, algorithm: Algorithm, problem: Problem, central: Examples | None) -> None:
+    """Refuse a datacenter without the loss or the examples that the algorithm needs."""
+    needs = algorithm.needs
+    if needs.central == "loss" and problem.central is None:
+        raise InputError(f"{name} needs a loss of the datacenter and this problem has none; give the problem a "
+                         "central_loss, such as \"same\".")
+    wants = needs.central == "data" or (needs.central == "loss" and problem.central and problem.central.needs_data)
+    if wants and central is None:
+        raise InputError(f"{name} needs examples of the datacenter and there are none; give the study a [central] "
+                         "table (in Python: with_central(data, ...)).")
+    if wants and central is not None and central.longest < needs.central_rows:
+        raise InputError(f"{name} draws batches of {needs.central_rows} examples of the datacenter, which has "
+                         f"{central.longest}; lower central_batch_size, or set it to none for all of them.")
 
 
 def build_clock(clock: Recipe, data: Federation) -> Clock:
@@ -136,12 +153,13 @@ def check_engine(engine: Engine, run: Parts) -> None:
 
 def identity_of(data: Federation) -> dict[str, Any]:
     """What identifies the data: how it was made, its size, and a checksum of its bytes."""
-    sets: list[Any] = [data.train, data.test, data.central, data.validation, data.arrivals]
+    sets: list[Any] = [data.train, data.test, data.central, data.validation, data.arrivals, data.sets]
     if data.new is not None:
         sets += [data.new.train, data.new.test]
-    return {"name": data.name, "made_by": data.spec, "population": data.population,
-            "examples": int(data.train.sizes.sum()), "test_set": data.test_set,
-            "checksum": checksum_of([sets, np.array(data.clients.names)])}
+    found = {"name": data.name, "made_by": data.spec, "population": data.population,
+             "examples": int(data.train.sizes.sum()), "test_set": data.test_set,
+             "checksum": checksum_of([sets, np.array(data.clients.names)])}
+    return found if data.central_spec is None else {**found, "central": data.central_spec}
 
 
 def checksum_of(tree: PyTree) -> str:

@@ -87,7 +87,8 @@ def judge(samples: list[dict], seconds: float) -> tuple[dict[str, tuple[float, f
     early = [each for each in samples if settled <= each["second"] < settled + window]
     late = [each for each in samples if each["second"] >= seconds - window]
     memory = tuple(statistics.median(each["MiB"] for each in part) for part in (early, late))
-    found = {"MiB": memory, **{name: tuple(float(min(each[name] for each in part)) for part in (early, late))
+    # A thread that comes and goes with the work is no growth: the most that were seen at once must not become more.
+    found = {"MiB": memory, **{name: tuple(float(max(each[name] for each in part)) for part in (early, late))
                                for name in ("files", "threads")}}
     grown = [name for name, (before, after) in found.items() if after > before * (1 + GROWTH * (name == "MiB"))]
     return found, grown

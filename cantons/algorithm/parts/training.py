@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from cantons.algorithm.parts.schedule import StepSize
-from cantons.algorithm.parts.trees import norm
+from cantons.algorithm.parts.trees import add, norm, zeros
 from cantons.errors import unknown
 from cantons.protocol import Array, Batch, Data, Key, PyTree
 from cantons.ranges import Count, Positive
@@ -35,10 +35,11 @@ class Trained(NamedTuple):
     private: PyTree
     steps: Array  # how many gradient steps were made
     clipped: Array | tuple[()] = ()  # in how many of them the gradient was clipped, where that can happen
+    gradient_sum: PyTree = ()  # of the shared part's gradients as the loss gave them, where that is asked for
 
 
-# (gradient of the shared part, current shared part) -> the direction to use instead
-Adjust = Callable[[PyTree, PyTree], PyTree]
+# (gradient of the shared part, current shared part, number of the step) -> the direction to use instead
+Adjust = Callable[[PyTree, PyTree, Array], PyTree]
 
 
 def get_optimizer(name: Optimizer) -> OptimizerBuilder:
@@ -90,6 +91,12 @@ class Work(NamedTuple):
     steps: int | None = None
     batch_size: int | None = 32
 
+    def examples(self, size: Array | int) -> Array | int:
+        """How many examples that is for a client with `size` of them, each counted as often as it is met."""
+        if self.batch_size is None:
+            return (self.steps or self.epochs) * size
+        return self.epochs * size if self.steps is None else self.steps * self.batch_size
+
     def fold(self, key: Key, data: Data, body: Callable[[PyTree, Batch], PyTree], carry: PyTree) -> PyTree:
         """Fold `body` over the batches this work consists of."""
         if self.batch_size is None:
@@ -106,33 +113,35 @@ class Work(NamedTuple):
             jax.random.fold_in(key, number), size, body, carry), carry)
 
 
-def trainer(loss: Loss, work: Work, optimizer: LocalOptimizer = PLAIN_STEPS) -> Callable[..., Trained]:
+def trainer(loss: Loss, work: Work, optimizer: LocalOptimizer = PLAIN_STEPS,
+            sum_gradients: bool = False) -> Callable[..., Trained]:
     """Build `train(key, shared, private, data, step_size, adjust)`: both parts move together.
 
-    `adjust` replaces the shared part's gradient, which is all that FedProx and SCAFFOLD change.
+    `adjust` replaces the shared part's gradient, which is all that FedProx, SCAFFOLD and gradient transfer change.
     """
     build, clip_norm = get_optimizer(optimizer.client_optimizer), optimizer.clip_norm
 
     def train(key: Key, shared: PyTree, private: PyTree, data: Data, step_size: Array,
-              adjust: Adjust = lambda gradient, shared: gradient) -> Trained:
+              adjust: Adjust = lambda gradient, shared, step: gradient) -> Trained:
         method = build(step_size)
         if clip_norm is not None:
             method = optax.chain(optax.clip_by_global_norm(clip_norm), method)
 
         def step(carry, batch):
-            parts, optimizer_state, count, clipped = carry
+            parts, optimizer_state, count, clipped, total = carry
             shared_gradient, private_gradient = jax.grad(loss, argnums=(0, 1))(*parts, batch)
-            direction = adjust(shared_gradient, parts[0]), private_gradient
+            direction = adjust(shared_gradient, parts[0], count), private_gradient
             moves, optimizer_state = method.update(direction, optimizer_state, parts)
             if clip_norm is not None:
                 clipped = clipped + (norm(direction) > clip_norm)
-            return optax.apply_updates(parts, moves), optimizer_state, count + 1, clipped
+            total = add(total, shared_gradient) if sum_gradients else ()
+            return optax.apply_updates(parts, moves), optimizer_state, count + 1, clipped, total
 
         parts = shared, private
         none = () if clip_norm is None else jnp.zeros((), jnp.int32)
-        parts, _, count, clipped = work.fold(
-            key, data, step, (parts, method.init(parts), jnp.zeros((), jnp.int32), none))
-        return Trained(parts[0], parts[1], count, clipped)
+        parts, _, count, clipped, total = work.fold(key, data, step, (
+            parts, method.init(parts), jnp.zeros((), jnp.int32), none, zeros(shared) if sum_gradients else ()))
+        return Trained(parts[0], parts[1], count, clipped, total)
 
     return train
 
