@@ -94,6 +94,9 @@ class Examples(Protocol):
     def pooled(self) -> Data:
         """A handle on the examples of all clients together."""
 
+    def divided(self, size: int) -> Examples:
+        """The same examples in the same order, dealt out anew: `size` to each owner, and the rest to the last."""
+
 
 class Datacenter(NamedTuple):
     """What the server may use besides its state: examples of its own, and the key of a round to draw them with."""
@@ -134,6 +137,10 @@ class Federated(Protocol):
     def validation(self) -> Examples | None:
         """Rows of the clients that are held back to choose by."""
 
+    @property
+    def sets(self) -> Mapping[str, Examples]:
+        """More test sets, for the shared model: of nobody in particular."""
+
 
 class Residual(NamedTuple):
     """A joint prediction: the outputs of the shared model plus those of the private one.
@@ -162,6 +169,13 @@ class Convex(NamedTuple):
     form: str = "smooth"
 
 
+class SetMetric(NamedTuple):
+    """A metric of a whole set, such as the area under the ROC curve: no mean over its examples."""
+
+    collect: Callable[[PyTree, PyTree, Batch], PyTree]  # (shared, private, batch) -> arrays with one row per example
+    finish: Callable[[PyTree], float]  # these arrays, for all examples and on the host -> the metric
+
+
 class CentralLoss(NamedTuple):
     """The loss of the datacenter, f_c."""
 
@@ -182,6 +196,7 @@ class Problem(NamedTuple):
     spec: Mapping[str, Any] | None = None  # the named parts and options that rebuild this problem
     residual: Residual | None = None  # where predictions are joint, their two halves
     convex: Convex | None = None  # None: not known to be
+    set_metrics: Mapping[str, SetMetric] = {}  # of whole test sets, beside the means of what `score` gives
     numeric_targets: bool = False  # targets are quantities: labels, numbered 0, 1, ..., will not do
 
 
@@ -308,11 +323,19 @@ class Theory(NamedTuple):
     regret_bound: Callable[[PyTree, float, float, int, int], float | None]
 
 
+class Probe(NamedTuple):
+    """A measurement that asks a cohort, and is neither part of the algorithm nor traffic."""
+
+    client: Callable[[Key, Server, Client, Data], PyTree]  # (key, server, client, data) -> what is averaged, all alike
+    finish: Callable[[Server, PyTree, Datacenter], Mapping[str, Array]]  # (server, the mean, central) -> numbers
+
+
 class Diagnostics(NamedTuple):
     """Numbers of interest at an evaluation; they are written down as "server.NAME" and "clients.NAME"."""
 
     server: Callable[[Server], Mapping[str, Array]] = lambda server: {}
     client: Callable[[Message, Client], Mapping[str, Array]] = lambda message, client: {}  # of each client
+    probe: Probe | None = None  # of the cohort that the next round would have; its numbers are the server's
 
 
 class Algorithm(NamedTuple):
@@ -469,6 +492,7 @@ class Evaluation(NamedTuple):
     server: Mapping[str, float] = {}  # diagnostics of the server's state
     clients: Mapping[str, np.ndarray] = {}  # diagnostics of each client
     columns: Mapping[str, Sequence[Any]] = {}  # whatever else is to be said of each client
+    sets: Mapping[str, Mapping[str, float]] = {}  # of the shared model, on test sets that are nobody's in particular
 
 
 class Parts(NamedTuple):

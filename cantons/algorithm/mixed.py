@@ -16,6 +16,7 @@ import optax
 
 from cantons.aggregate import divided, weighted_mean
 from cantons.algorithm.parts.centre import CentralWork, centre_of
+from cantons.algorithm.parts.dissimilarity import dissimilarity_probe
 from cantons.algorithm.parts.schedule import as_schedule, usual_step
 from cantons.algorithm.parts.training import (
     PLAIN_STEPS,
@@ -117,7 +118,8 @@ def parallel_training(problem: Problem, population: int, *, local: Flat[LocalWor
                                merge_state=merge_state, round=server.round + 1)
 
     return Algorithm(init_server, clients.init, clients.broadcast, clients.update, clients.averages, server_update,
-                     clients.model, needs=centre.needs)
+                     clients.model, needs=centre.needs, diagnostics=Diagnostics(probe=dissimilarity_probe(
+                         problem, local.batch_size, central.central_batch_size)))
 
 
 @algorithm
@@ -144,7 +146,8 @@ def one_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
         return server._replace(shared=shared, optimizer_state=optimizer_state, round=server.round + 1)
 
     return Algorithm(init_server, clients.init, broadcast, clients.update, clients.averages, server_update,
-                     clients.model, needs=centre.needs)
+                     clients.model, needs=centre.needs, diagnostics=Diagnostics(probe=dissimilarity_probe(
+                         problem, local.batch_size, central_batch_size)))
 
 
 @algorithm
@@ -195,9 +198,10 @@ def two_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
                       scale(1 / trained.steps, trained.gradient_sum), met.value, server.round + 1)
 
     return Algorithm(init_server, clients.init, broadcast, clients.update, Sum(lift, finish), server_update,
-                     clients.model, needs=centre.needs, diagnostics=Diagnostics(server=lambda server: {
-                         "central_gradient": norm(server.central_gradient),
-                         "federated_gradient": norm(server.federated_gradient)}))
+                     clients.model, needs=centre.needs, diagnostics=Diagnostics(
+                         lambda server: {"central_gradient": norm(server.central_gradient),
+                                         "federated_gradient": norm(server.federated_gradient)},
+                         probe=dissimilarity_probe(problem, local.batch_size, central.central_batch_size)))
 
 
 class Clients(NamedTuple):

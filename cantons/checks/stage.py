@@ -86,7 +86,7 @@ def scripted(population: int) -> Clock:
 def watched(problem: Problem, algorithm: Algorithm, data: Federation) -> Algorithm:
     """The same algorithm, whose clients remember the last message and upload."""
     message, upload = travelling(problem, algorithm, data)
-    diagnostics = algorithm.diagnostics
+    diagnostics, probe = algorithm.diagnostics, algorithm.diagnostics.probe
 
     def client_update(key, message, client, data):
         upload, state = algorithm.client_update(key, message, client.state, data)
@@ -99,7 +99,10 @@ def watched(problem: Problem, algorithm: Algorithm, data: Federation) -> Algorit
         request=lambda client, data: algorithm.request(client.state, data),
         client_update=client_update,
         model=lambda key, message, client, data: algorithm.model(key, message, client.state, data),
-        diagnostics=diagnostics._replace(client=lambda message, client: diagnostics.client(message, client.state)),
+        diagnostics=diagnostics._replace(
+            client=lambda message, client: diagnostics.client(message, client.state),
+            probe=probe and probe._replace(client=lambda key, server, client, data: probe.client(
+                key, server, client.state, data))),
     )
 
 

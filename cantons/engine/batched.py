@@ -20,6 +20,7 @@ from jax.sharding import Mesh
 from cantons.engine.devices import AXIS, divided, floats, mesh_of, replicated
 from cantons.engine.evaluate import scorer, sides_of
 from cantons.engine.init import initial_clients, seed_keys
+from cantons.engine.inspect import inspect, set_scores, sets_of
 from cantons.engine.mapping import Fanout, filled, map_sharded, with_filled
 from cantons.engine.round import Arrays, travelling
 from cantons.engine.stepper import begin_run, progress_of, stepper_of
@@ -92,6 +93,7 @@ class Variant(NamedTuple):
     sides: PyTree
     central: PyTree
     clock: PyTree
+    sets: PyTree
 
 
 class BatchedSession:
@@ -113,10 +115,11 @@ class BatchedSession:
             keys[:, 0], keys[:, 1], keys[:, 2],
             _stacked([sides_of(run.data) for run in runs], order) if several else None,
             _stacked([run.central for run in runs], order) if several and first.central is not None else None,
-            _stacked([run.clock.arrays for run in runs], order) if clocks else None))
+            _stacked([run.clock.arrays for run in runs], order) if clocks else None,
+            _stacked([sets_of(run.data) for run in runs], order) if several else None))
         self.common = replicated(self.mesh, floats((
             None if several else sides_of(first.data), None if several else first.central,
-            None if clocks else first.clock.arrays)))
+            None if clocks else first.clock.arrays, None if several else sets_of(first.data))))
         self._block: Any = None
         self._scorers: dict[str, Any] = {}
 
@@ -156,11 +159,12 @@ class BatchedSession:
 
     def evaluate(self, states: State) -> list[Evaluation]:
         found = {side: self._scored(states, side) for side in sides_of(self.runs[0].data)}
-        server, here = jax.device_get((self._inspect(self.common, self.own, states.server), states._replace(
+        (server, portions), here = jax.device_get((self._inspect(self.common, self.own, states), states._replace(
             server=(), clients=(), rule=())))
         return [Evaluation(progress_of(_one(here, index)),
                            {side: _one(scores, index) for side, (scores, _) in found.items()},
-                           _one(server, index), _one(found["clients"][1], index))
+                           _one(server, index), _one(found["clients"][1], index),
+                           sets=set_scores(self.problem, self.runs[index].data, _one(portions, index)))
                 for index in range(len(self.runs))]
 
     def whole(self, states: State) -> list[Snapshot]:
@@ -223,11 +227,17 @@ class BatchedSession:
 
     @cached_property
     def _inspect(self) -> Any:
-        def inspect(common, variants, servers):
-            return jax.vmap(lambda variant, server: dict(self._algorithm(variant).diagnostics.server(server)))(
-                variants, servers)
+        def inspect_all(common, variants, states):
+            def each(common, slot):
+                variant, state = slot
+                start = self.problem.init(variant.start_key)[1]
+                return (), inspect(self.problem, self._algorithm(variant), self.clock, self.inner,
+                                   self._arrays(common, variant), self._given(common, variant)[3], start, state)
 
-        return jax.jit(inspect)
+            one_by_one = Fanout(self.outer.mesh, self.outer.group if self._accelerated else 1)
+            return map_sharded(one_by_one, each, common, (variants, states))
+
+        return jax.jit(inspect_all)
 
     def _algorithm(self, variant: Variant) -> Algorithm:
         """The algorithm with this variant's own numbers, and the rule that was chosen for all."""
@@ -241,12 +251,12 @@ class BatchedSession:
         return built
 
     def _given(self, common: tuple, variant: Variant) -> tuple:
-        """The sides, the central data and the clock's arrays: the variant's own, or those of all."""
-        own = variant.sides, variant.central, variant.clock
+        """The sides, the central data, the clock's arrays and test sets: the variant's own, or those of all."""
+        own = variant.sides, variant.central, variant.clock, variant.sets
         return tuple(for_all if one is None else one for one, for_all in zip(own, common, strict=True))
 
     def _arrays(self, common: tuple, variant: Variant) -> Arrays:
-        sides, central, clock = self._given(common, variant)
+        sides, central, clock, _ = self._given(common, variant)
         return Arrays(sides["clients"]["train"], central, clock, variant.run_key)
 
     @property

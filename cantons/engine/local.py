@@ -19,6 +19,7 @@ from cantons.engine.batched import Batched
 from cantons.engine.devices import floats, mesh_of, replicated
 from cantons.engine.evaluate import scorer, sides_of
 from cantons.engine.init import initial_clients, seed_keys, starting_point
+from cantons.engine.inspect import inspect, set_scores, sets_of
 from cantons.engine.mapping import Fanout
 from cantons.engine.round import Arrays, travelling
 from cantons.engine.stepper import begin_run, progress_of, stepper_of
@@ -84,6 +85,7 @@ class LocalSession:
         self.sides["clients"].pop("train")
         self.sides = place(floats(self.sides))
         self.sides["clients"]["train"] = self.arrays.train
+        self.data, self.sets = run.data, place(floats(sets_of(run.data)))
         self._block: Any = None
         self._scorers: dict[str, Any] = {}
 
@@ -112,8 +114,9 @@ class LocalSession:
     def evaluate(self, state: State, sides: Sides | None = None) -> list[Evaluation]:
         """Score everybody, on `self.sides` or on others of the same shapes."""
         found = {side: self._scored(state, side, sets) for side, sets in (sides or self.sides).items()}
-        return [Evaluation(progress_of(state), {side: scores for side, (scores, _) in found.items()},
-                           jax.device_get(self._inspect(state.server)), found["clients"][1])]
+        server, portions = jax.device_get(self._inspect(self.arrays, self.sets, self.start_private, state))
+        return [Evaluation(progress_of(state), {side: scores for side, (scores, _) in found.items()}, server,
+                           found["clients"][1], sets=set_scores(self.problem, self.data, portions))]
 
     def whole(self, state: State) -> list[Snapshot]:
         return [jax.device_get(Snapshot(state, self.start_private))]
@@ -143,7 +146,7 @@ class LocalSession:
 
     @cached_property
     def _inspect(self) -> Any:
-        return jax.jit(lambda server: dict(self.algorithm.diagnostics.server(server)))
+        return jax.jit(partial(inspect, self.problem, self.algorithm, self.clock, Fanout(self.mesh, self.group)))
 
     @cached_property
     def _newcomers(self) -> PyTree:

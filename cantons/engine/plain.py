@@ -17,9 +17,11 @@ import numpy as np
 
 from cantons.engine.aggregation import aggregation_of
 from cantons.engine.client import Slot, Turn, take_turn
-from cantons.engine.devices import floats
+from cantons.engine.devices import floats, mesh_of
 from cantons.engine.evaluate import score_client, sides_of
 from cantons.engine.init import initial_clients, seed_keys, starting_point
+from cantons.engine.inspect import inspect, set_scores, sets_of
+from cantons.engine.mapping import Fanout
 from cantons.engine.round import Arrays, close_round, open_round, take, travelling
 from cantons.engine.stepper import begin_run, progress_of
 from cantons.protocol import Engine, Evaluation, Message, Parts, PyTree, Snapshot, State, Upload
@@ -65,6 +67,8 @@ class PlainSession:
         self._turn = maybe(self._take_turn)
         self._close = maybe(partial(close_round, run.algorithm, run.clock))
         self._score = maybe(self._score_client)
+        self._sets = jax.tree.map(jnp.asarray, floats(sets_of(run.data)))
+        self._inspect = maybe(partial(inspect, run.problem, run.algorithm, run.clock, Fanout(mesh_of(1), 1)))
 
     def begin(self, initial: tuple[PyTree, PyTree] | None = None) -> State:
         self._parts = starting_point(self.run.problem, self._start_key, initial)
@@ -86,11 +90,10 @@ class PlainSession:
         return state
 
     def evaluate(self, state: State) -> list[Evaluation]:
-        algorithm = self.run.algorithm
         found = {side: self._scored(state, side) for side in self._sides}
-        server = jax.device_get(dict(algorithm.diagnostics.server(state.server)))
+        server, portions = jax.device_get(self._inspect(self.arrays, self._sets, self._parts[1], state))
         return [Evaluation(progress_of(state), {side: scores for side, (scores, _) in found.items()}, server,
-                           found["clients"][1])]
+                           found["clients"][1], sets=set_scores(self.run.problem, self.run.data, portions))]
 
     def whole(self, state: State) -> list[Snapshot]:
         return [jax.device_get(Snapshot(state, self._parts[1]))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -31,6 +31,7 @@ class _Federated(NamedTuple):
     clients: Any
     new: Any
     validation: Any
+    sets: Mapping[str, Any] = {}
 
 
 def with_silent_models(data: Federated, shape: Sequence[int]) -> Federated:

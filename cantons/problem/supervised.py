@@ -11,6 +11,7 @@ from cantons.models import linear as linear_model
 from cantons.problem.assemble import assemble, convex_if_linear
 from cantons.problem.bandit import bandit
 from cantons.problem.losses import LOSSES, Loss, same_sign, squared
+from cantons.problem.ranking import area_under_curve
 from cantons.problem.residual import residual
 from cantons.problem.shaped import Shaped, Shapes, check_targets
 from cantons.problem.target import target
@@ -32,6 +33,9 @@ def classification(data: Shaped, model: Architecture, *, split: str = "none", l2
              "split": split, "l2": l2}
     network = model(tuple(data.input_shape), data.classes)
     problem = assemble(network, LOSSES["softmax"], split, l2, _spec(about, model))
+    if data.classes == 2:
+        problem = problem._replace(set_metrics={"auc": area_under_curve(problem.predict)},
+                                   maximise=(*problem.maximise, "auc"))
     return problem._replace(convex=convex_if_linear(model, l2))
 
 

@@ -66,6 +66,7 @@ def diagnostics_row(data: Federation, found: Evaluation, before: Seen) -> tuple[
     What a rule reports is averaged over the rounds since the evaluation `before`.
     """
     row: Row = {f"server.{name}": float(value) for name, value in found.server.items()}
+    row |= {f"{name}.shared.{metric}": value for name, scores in found.sets.items() for metric, value in scores.items()}
     columns: Columns = {}
     for name, values in found.clients.items():
         summary = statistics(np.asarray(values), np.asarray(data.train.sizes), larger_is_better=False)
