@@ -137,7 +137,14 @@ def test_clients_become_the_datacenter():
     assert again.clients.names == mixed.clients.names != other.clients.names
 
 
+def texts():
+    """Examples with a label for each of their tokens."""
+    rows = {"ann": (np.zeros((4, 3), np.int32), np.zeros((4, 3), np.int32)), "bob": (np.ones((4, 3), np.int32),) * 2}
+    return ct.from_clients(rows, classes=3)
+
+
 @pytest.mark.parametrize(("make", "words"), [
+    (lambda data: CENTRAL["from_labels"](texts(), labels=[0]), "one label for each"),
     (lambda data: CENTRAL["from_labels"](data, labels=[10]), "numbered from 0"),
     (lambda data: CENTRAL["from_labels"](data, labels=[]), "labels"),
     (lambda data: CENTRAL["from_labels"](data, labels=list(range(10))), "not all"),

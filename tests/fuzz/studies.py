@@ -34,11 +34,14 @@ EXAMPLES = {"logistic": "synthetic", "classification": "synthetic", "linear": "r
             "residual": "restaurants", "target": "drifting_targets", "bandit": "synthetic_bandit"}
 
 
+HALF = {"name": "from_clients", "fraction": 0.5}
+
+
 class Fits(NamedTuple):
     """What goes together, found by trying: most studies should get past the first refusal."""
 
     problems: dict[str, list[str]]  # data -> problems
-    methods: dict[str, list[tuple[str, str]]]  # problem -> (algorithm, clock)
+    methods: dict[str, list[tuple[str, str, bool]]]  # problem -> (algorithm, clock, does it need a datacenter?)
 
 
 def find_fits(samples: dict[str, dict[str, Any]]) -> Fits:
@@ -49,9 +52,11 @@ def find_fits(samples: dict[str, dict[str, Any]]) -> Fits:
     for name in REGISTRY["problem"]:
         data = next(iter([EXAMPLES.get(name), *(data for data, fitting in problems.items() if name in fitting)]))
         study = {**_bare(name), "data": _tables(samples)[data]}
-        methods[name] = [(algorithm, clock) for algorithm in REGISTRY["algorithm"] for clock in REGISTRY["clock"]
-                         if _works({**study, "algorithm": {"name": algorithm}, "clock": {"name": clock}},
-                                   resolved=True)]
+        mixed = {**study, "problem": {**study["problem"], "central_loss": "same"}, "central": HALF}
+        methods[name] = [
+            (algorithm, clock, tried is mixed) for algorithm in REGISTRY["algorithm"] for clock in REGISTRY["clock"]
+            for tried in (study, mixed)
+            if _works({**tried, "algorithm": _method(algorithm), "clock": {"name": clock}}, resolved=True)]
     return Fits(problems, methods)
 
 
@@ -61,6 +66,12 @@ def _bare(problem: str) -> dict[str, Any]:
     split = {"split": "*bias"} if any(option.name == "split" for option in parameters("problem", problem)) else {}
     return {"rounds": 2, "problem": {"name": problem, **models, **(split if problem != "target" else {})},
             "algorithm": {"name": "fedavg"}}
+
+
+def _method(algorithm: str) -> dict[str, Any]:
+    """An algorithm; where it draws batches of the datacenter, small ones."""
+    batch = any(option.name == "central_batch_size" for option in parameters("algorithm", algorithm))
+    return {"name": algorithm, **({"central_batch_size": 2} if batch else {})}
 
 
 def _tables(samples: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -93,15 +104,21 @@ def _fitting(draw: st.DrawFn, samples: dict[str, dict[str, Any]], fits: Fits) ->
     tables = _tables(samples)
     data = draw(st.sampled_from(sorted(tables)))
     problem = draw(st.sampled_from(fits.problems.get(data) or sorted(REGISTRY["problem"])))
-    algorithm, clock = draw(st.sampled_from(fits.methods.get(problem) or [("fedavg", "rounds")]))
+    algorithm, clock, mixed = draw(st.sampled_from(fits.methods.get(problem) or [("fedavg", "rounds", False)]))
     if draw(_one_in(12)):
         problem = draw(st.sampled_from(sorted(REGISTRY["problem"])))
     if draw(_one_in(12)):
         algorithm = draw(st.sampled_from(sorted(REGISTRY["algorithm"])))
     study: dict[str, Any] = {"rounds": 2, "data": draw(_more("data", tables[data])), "problem": draw(_problem(problem)),
-                             "algorithm": draw(_more("algorithm", {"name": algorithm}))}
+                             "algorithm": draw(_more("algorithm", _method(algorithm)))}
     if clock != "rounds" or draw(_one_in(4)):
         study["clock"] = draw(_more("clock", {"name": clock}))
+    if mixed or draw(_one_in(20)):
+        study["central"] = draw(_centre(tables))
+        study["problem"]["central_loss"] = draw(_more(
+            "central_loss", {"name": draw(st.sampled_from(sorted(REGISTRY["central_loss"])))}))
+        if draw(_one_in(3)):
+            study["problem"]["weights"] = draw(st.lists(st.floats(0, 2), min_size=1, max_size=3))
     for kind in ("aggregate", "engine"):
         if draw(_one_in(8)):
             study[kind] = draw(_more(kind, {"name": draw(st.sampled_from(sorted(REGISTRY[kind])))}))
@@ -110,6 +127,16 @@ def _fitting(draw: st.DrawFn, samples: dict[str, dict[str, Any]], fits: Fits) ->
         study[key] = draw(of_type(Settings.model_fields[key].annotation,
                                   ["name"]).filter(lambda value: value != "none"))
     return study
+
+
+@st.composite
+def _centre(draw: st.DrawFn, tables: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """A datacenter: half of the clients, the rows of a label, or data of its own."""
+    options = {"from_clients": {"fraction": 0.5}, "from_labels": {"labels": [0]}}
+    name = draw(st.sampled_from([*sorted(REGISTRY["central"]), "data"]))
+    if name in REGISTRY["central"]:
+        return draw(_more("central", {"name": name, **options.get(name, {})}))
+    return draw(_more("data", tables[draw(st.sampled_from(sorted(tables)))]))
 
 
 @st.composite
@@ -156,6 +183,7 @@ def _change(draw: st.DrawFn, study: dict[str, Any]) -> None:
     if not isinstance(table, dict):
         return
     if how <= 8:
+        kind = "data" if kind == "central" and table.get("name") not in REGISTRY["central"] else kind
         known = _options(kind, str(table["name"])) if str(table.get("name")) in REGISTRY[kind] else []
         if known:
             option = draw(st.sampled_from(known))

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from cantons.options import options_of
 from cantons.study.describe import option_meanings
+from cantons.study.read import TAKES_FIRST
 from cantons.study.registry import REGISTRY
 
 
@@ -45,7 +46,7 @@ fractions = st.sampled_from([0.1, 0.2, 0.25, 0.5, 0.9, 1.0, 0.0, 2.0])
 
 def parameters(kind: str, name: str) -> Sequence[inspect.Parameter]:
     """The options of a part of ours."""
-    given = int(kind == "problem")  # a problem's first argument is the data
+    given = int(kind in TAKES_FIRST)  # the data, or the problem
     return [option for option in options_of(REGISTRY[kind][name], given).parameters
             if option.kind is not option.VAR_KEYWORD]
 

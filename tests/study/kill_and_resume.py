@@ -2,9 +2,10 @@
 
     python tests/study/kill_and_resume.py --kills 100
 
-A run, an online run, a sweep, a comparison and a run with local models are each killed at points spread over all their
-file operations, from the first to the last, so that every file is once half written. Every other one is killed a second
-time while it goes on. In the end states and evaluations, but for the clock's readings, must have the same bits.
+A run, an online run, a run with a datacenter, a sweep, a comparison and a run with local models are each killed at
+points spread over all their file operations, from the first to the last, so that every file is once half written. Every
+other one is killed a second time while it goes on. In the end states and evaluations, but for the clock's readings,
+must have the same bits.
 """
 
 from __future__ import annotations
@@ -69,7 +70,34 @@ name = "fedomd"
 name = "online"
 uplink = 1
 """
-KINDS = ("run", "online", "sweep", "compare", "local models")
+MIXED = """
+rounds = 6
+cohort = 3
+evaluate_every = 2
+checkpoint_every = 2
+
+[data]
+name = "synthetic"
+clients = 8
+features = 4
+largest = 40
+
+[central]
+name = "from_clients"
+fraction = 0.5
+
+[problem]
+name = "logistic"
+split = "*bias"
+central_loss = "same"
+
+[algorithm]
+name = "two_way_transfer"
+batch_size = 4
+central_batch_size = 8
+central_private = "trained"
+"""
+KINDS = ("run", "online", "mixed", "sweep", "compare", "local models")
 
 
 def command(study: Path, out: Path) -> list[str]:
@@ -86,9 +114,11 @@ def play(kind: str, folder: Path, out: Path) -> str:
         import resumable_run
 
         return resumable_run.digest(resumable_run.play(out, rounds=12, resume=True))
-    for name, text in (("run", STUDY), ("online", ONLINE), ("second", STUDY.replace("scaffold", "fedavg"))):
+    texts = {"run": STUDY, "online": ONLINE, "mixed": MIXED, "second": STUDY.replace("scaffold", "fedavg")}
+    for name, text in texts.items():
         (folder / f"{name}.toml").write_text(text)
     words = {"run": ["run", "run.toml", "--resume"], "online": ["run", "online.toml", "--resume"],
+             "mixed": ["run", "mixed.toml", "--resume"],
              "sweep": ["sweep", "run.toml", "--grid", "algorithm.step_size=0.05,0.1", "--seeds", "1"],
              "compare": ["compare", "run.toml", "second.toml", "--seeds", "1", "--rounds", "4"]}[kind]
     os.chdir(folder)

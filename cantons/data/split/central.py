@@ -57,6 +57,9 @@ def from_labels(data: Federation, *, labels: Sequence[Whole]) -> Federation:
     if data.classes is None or not wanted or wanted[-1] >= data.classes or len(wanted) == data.classes:
         raise InputError(f"labels is {list(labels)}; give some of the labels of {data.name}, and not all: there are "
                          f"{data.classes or 'none'}, numbered from 0.")
+    if getattr(data.train.targets, "ndim", 0) != 1:
+        raise InputError(f"from_labels sorts rows by their label, and those of {data.name} have several; give data "
+                         "with one label for each.")
     (train, central), (test, central_test) = (_divided(rows, wanted) for rows in (data.train, data.test))
     if not len(jax.tree.leaves(central.targets)[0]) or not np.sum(train.sizes):
         raise InputError(f"labels is {list(labels)}, and one side would have no rows; choose others.")
