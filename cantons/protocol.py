@@ -160,6 +160,7 @@ class Problem(NamedTuple):
     residual: Residual | None = None  # where predictions are joint, their two halves
     convex: Convex | None = None  # None: not known to be
     numeric_targets: bool = False  # targets are quantities: labels, numbered 0, 1, ..., will not do
+    check_inputs: Callable[[PyTree], None] = lambda inputs: None  # refuses those from which nothing can be predicted
 
 
 class Receipt(NamedTuple):

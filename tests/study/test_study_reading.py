@@ -11,6 +11,7 @@ import pytest
 import cantons as ct
 from cantons import InputError
 from cantons.cli.predict import rows_for
+from cantons.problem import Shapes
 from cantons.report.collect import collect
 from cantons.report.page import write_report
 from cantons.study.load import load
@@ -119,7 +120,7 @@ def test_names_may_hold_any_sign(run):
     assert group.runs[0].clients["client"] == ["a\u2028n\n,n", "bob", "eve"]
 
 
-WIDTH = SimpleNamespace(input_shape=(3,))
+WIDTH = SimpleNamespace(input_shape=(3,), problem=ct.logistic(Shapes((3,), 2)))
 ROWS = np.arange(6.0).reshape(2, 3)
 
 
