@@ -91,6 +91,14 @@ class Checkpoints:
             return _fill(template, leaves), found["about"], complaints
         return (template, {}, complaints) if complaints else None
 
+    def about(self) -> dict[str, Any] | None:
+        """What is said of the newest checkpoint that says anything; whether its state is sound is not looked at."""
+        for round in self._steps():
+            with suppress(Exception):  # whatever a damaged file makes a reader raise
+                return dict(self._manager.restore(round, args=self._orbax.args.Composite(
+                    about=self._orbax.args.JsonRestore()))["about"])
+        return None
+
     def drop_after(self, round: int) -> None:
         """Set aside what `newest` found damaged, and delete what will be run again or was never finished."""
         if not self._folder.exists():
