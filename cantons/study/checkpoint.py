@@ -53,7 +53,7 @@ class Checkpoints:
 
     def save(self, round: int, state: PyTree, about: dict[str, Any]) -> None:
         """Write `state` after `round`; `about` is plain JSON kept beside it."""
-        make_folder(self._folder)
+        make_folder(self._folder, parents=False)  # a run folder that was moved away is not to be begun again here
         leaves = _leaves(state)
         args = self._orbax.args
         try:
