@@ -82,9 +82,9 @@ def append_line(path: Path, line: str) -> None:
             raise
 
 
-def make_folder(path: Path) -> None:
+def make_folder(path: Path, parents: bool = True) -> None:
     with explain(path):
-        path.mkdir(parents=True, exist_ok=True)
+        path.mkdir(parents=parents, exist_ok=True)
 
 
 def set_aside(path: Path) -> Path:

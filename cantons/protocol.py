@@ -198,6 +198,7 @@ class Problem(NamedTuple):
     convex: Convex | None = None  # None: not known to be
     set_metrics: Mapping[str, SetMetric] = {}  # of whole test sets, beside the means of what `score` gives
     numeric_targets: bool = False  # targets are quantities: labels, numbered 0, 1, ..., will not do
+    check_inputs: Callable[[PyTree], None] = lambda inputs: None  # refuses those from which nothing can be predicted
 
 
 class Receipt(NamedTuple):

@@ -15,7 +15,8 @@ from cantons.files import folder_name, without_separators
 from cantons.study.callbacks import Callback
 from cantons.study.folder import Folder
 from cantons.study.read import Study, read_study
-from cantons.study.registry import make_algorithm, make_problem, part
+from cantons.study.registry import make_algorithm, make_problem, make_recipe, part
+from cantons.study.resolve import build_clock
 
 
 class Method(NamedTuple):
@@ -58,8 +59,17 @@ def _check(studies: Sequence[Study]) -> None:
             data = data or study.parts()[1]
             problem = make_problem(study.tables["problem"], data)
             make_algorithm(study.tables["algorithm"]).build(problem, data.population)
+            _check_scored(study, data)
         except InputError as error:
             raise InputError(f"{study.source}: {error}") from error
+
+
+def _check_scored(study: Study, data: Federation) -> None:
+    """Refuse runs that nothing could be said about: a comparison needs test rows, or a stream scored as it is met."""
+    clock = study.tables.get("clock", {"name": "rounds"})
+    if not data.test.sizes.any() and build_clock(make_recipe("clock", clock), data).online is None:
+        raise InputError(f"{data.name} has no test rows to compare by; set some aside (in [data]: test = 0.2), or run "
+                         "under the online clock.")
 
 
 def of_studies(paths: Sequence[Path], seeds: int, changes: Mapping[str, Any]) -> list[Method]:

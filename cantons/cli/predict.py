@@ -14,6 +14,7 @@ import numpy as np
 from cantons.data.checks import check_numbers
 from cantons.data.prepare.scaling import scale_inputs
 from cantons.data.ragged import from_sizes
+from cantons.data.read.files import reading
 from cantons.errors import InputError
 from cantons.study.inputs import read_columns, read_header, read_inputs
 from cantons.study.read import check_part
@@ -32,7 +33,10 @@ def rows_for(trained: Trained, folder: Path, path: Path, array: str) -> np.ndarr
     if rows.dtype.kind not in "biuf":
         raise InputError(f"{path} holds values of type {rows.dtype}; give numbers.")
     check_numbers("inputs", rows, lambda row: f"row {row} (from 0) of {path}")
-    return _rescaled(_shaped(rows, trained, path), made_by, trained)
+    rows = _rescaled(_shaped(rows, trained, path), made_by, trained)
+    with reading(path):
+        trained.problem.check_inputs(rows)
+    return rows
 
 
 def _from_csv(path: Path, made_by: Mapping[str, Any], folder: Path) -> np.ndarray:

@@ -16,6 +16,7 @@ class Model(NamedTuple):
     apply: Callable[[PyTree, PyTree], Array]  # (params, inputs [B, ...]) -> outputs [B, outputs]
     input_layer: str | None = None
     output_layer: str | None = None
+    vocabulary: int | None = None  # inputs are tokens, whole numbers from 0 to below this; None: any numbers
 
 
 Architecture = Callable[[tuple[int, ...], int], Model]  # (shape of one input, number of outputs) -> model

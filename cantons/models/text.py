@@ -55,7 +55,7 @@ def embedding(vocabulary: Count, width: Count | None = 16, hidden: Sequence[Coun
             return values
 
         return Model(init, apply, input_layer="layer0/*" if width is None else "table",
-                     output_layer=f"layer{last}/*")
+                     output_layer=f"layer{last}/*", vocabulary=vocabulary)
 
     return Named("embedding", {"vocabulary": vocabulary, "width": width, "hidden": list(hidden)}, build)
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from cantons.errors import InputError
 from cantons.models import Architecture, Model, Named
 from cantons.problem.losses import Loss, masked_mean
+from cantons.problem.shaped import check_tokens
 from cantons.problem.split import is_shared, paths
 from cantons.protocol import Convex, Problem, PyTree
 
@@ -41,7 +42,11 @@ def assemble(model: Model, loss: Loss, split: str, l2: float = 0.0,
             values["accuracy"] = loss.correct(outputs, batch.targets).astype(outputs.dtype)
         return values
 
-    return Problem(init, mean_loss, predict, score, spec=spec)
+    def check_inputs(inputs):
+        if model.vocabulary is not None:
+            check_tokens(inputs, model.vocabulary)
+
+    return Problem(init, mean_loss, predict, score, spec=spec, check_inputs=check_inputs)
 
 
 def convex_if_linear(model: Architecture, l2: float = 0.0) -> Convex | None:

@@ -66,7 +66,7 @@ def bandit(data: Shaped, *, shared_features: Features = "all", private_features:
         name: value for name, value in rows.spec.items() if name not in ("loss", "labels", "clip")} | {
         "name": "bandit", "input_shape": list(shape)}
     return Problem(rows.init, mean_loss, predict, score, maximise=("reward",), spec=spec, residual=Residual(
-        joint.features, on_rows(joint.shared), on_rows(joint.private), joint_loss))
+        joint.features, on_rows(joint.shared), on_rows(joint.private), joint_loss), check_inputs=rows.check_inputs)
 
 
 def on_rows(apply):

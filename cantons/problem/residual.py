@@ -19,7 +19,7 @@ from cantons.models import Architecture, Model, Named
 from cantons.models import linear as linear_model
 from cantons.problem.assemble import is_linear
 from cantons.problem.losses import LOSSES, Loss, masked_mean, same_sign
-from cantons.problem.shaped import Shaped, check_targets
+from cantons.problem.shaped import Shaped, check_targets, check_tokens
 from cantons.protocol import Array, Batch, Convex, Problem, Residual
 from cantons.ranges import Positive, Whole, checked
 
@@ -113,14 +113,22 @@ def residual(data: Shaped, *, shared_features: Features = "all", private_feature
         targets = jnp.zeros(rows, int if kind == "softmax" else float)
         return Batch(jnp.zeros((rows, *shape), int if tokens else float), targets, jnp.zeros(rows))
 
-    tokens = any(isinstance(model, Named) and model.name == "embedding" for _, model in sides.values())
+    def check_inputs(inputs):
+        for side, model in models.items():
+            if columns[side] is not None and np.shape(inputs)[-1:] != shape:
+                raise InputError(f"inputs have shape {np.shape(inputs)}, and {side}_features picks among {shape[0]} "
+                                 "columns; give as many.")
+            if model.vocabulary is not None:
+                check_tokens(_picked(inputs, columns[side]), model.vocabulary)
+
+    tokens = any(model.vocabulary is not None for model in models.values())
     linear = clip is None and all(_is_linear(model, columns[side]) for side, (_, model) in sides.items())
     about = {"name": "residual", "input_shape": list(shape), "classes": data.classes, "loss": kind, "labels": labels,
              "clip": clip, "shared_features": _plain(shared_features), "private_features": _plain(private_features)}
     return Problem(init, mean_loss, predict, score, spec=_spec(about, shared_model, private_model),
                    residual=Residual(shared_view, by_shared, by_private, joint_loss, as_outputs,
                                      linear and kind == "squared", empty_batch, private_view, score_outputs),
-                   convex=Convex() if linear else None)
+                   convex=Convex() if linear else None, check_inputs=check_inputs)
 
 
 def _picked(inputs: Array, columns: np.ndarray | None) -> Array:

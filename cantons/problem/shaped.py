@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
+import numpy as np
+
 from cantons.errors import InputError
+from cantons.protocol import PyTree
 
 
 class Shaped(Protocol):
@@ -33,3 +36,13 @@ def check_targets(data: Shaped) -> None:
     if isinstance(targets, Mapping):
         raise InputError(f"the targets are several arrays ({', '.join(targets)}), and this problem predicts one; use "
                          "the problem they are made for, such as bandit.")
+
+
+def check_tokens(inputs: PyTree, vocabulary: int) -> None:
+    """Refuse tokens that a model does not have: they would give NaN, or count from the end of its table."""
+    tokens = np.asarray(inputs)
+    unknown = (tokens < 0) | (tokens >= vocabulary)
+    if unknown.any():
+        row, *place = np.argwhere(unknown)[0]
+        raise InputError(f"inputs hold the token {tokens[(row, *place)]} in row {row} (from 0), and the model has a "
+                         f"vocabulary of {vocabulary}; give whole numbers from 0 to {vocabulary - 1}.")

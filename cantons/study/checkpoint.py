@@ -53,7 +53,7 @@ class Checkpoints:
 
     def save(self, round: int, state: PyTree, about: dict[str, Any]) -> None:
         """Write `state` after `round`; `about` is plain JSON kept beside it."""
-        make_folder(self._folder)
+        make_folder(self._folder, parents=False)  # a run folder that was moved away is not to be begun again here
         leaves = _leaves(state)
         args = self._orbax.args
         try:
@@ -90,6 +90,14 @@ class Checkpoints:
                                  f"cantons or for another algorithm: {difference}; start anew in another folder.")
             return _fill(template, leaves), found["about"], complaints
         return (template, {}, complaints) if complaints else None
+
+    def about(self) -> dict[str, Any] | None:
+        """What is said of the newest checkpoint that says anything; whether its state is sound is not looked at."""
+        for round in self._steps():
+            with suppress(Exception):  # whatever a damaged file makes a reader raise
+                return dict(self._manager.restore(round, args=self._orbax.args.Composite(
+                    about=self._orbax.args.JsonRestore()))["about"])
+        return None
 
     def drop_after(self, round: int) -> None:
         """Set aside what `newest` found damaged, and delete what will be run again or was never finished."""

@@ -38,7 +38,7 @@ from cantons.files import (
     write_text,
     writing,
 )
-from cantons.study.checkpoint import UNFINISHED
+from cantons.study.checkpoint import UNFINISHED, Checkpoints
 from cantons.study.fingerprint import Fingerprint, check_same, fingerprint
 from cantons.study.lock import NAME as LOCK
 from cantons.study.lock import Lock
@@ -112,16 +112,36 @@ class Folder:
     def _check_ours(self) -> None:
         """Refuse a place that holds anything but a run, or the little that a run leaves that was killed at once."""
         if self.study_file.exists():
-            study = read_table(self.study_file)
-            if not set(KEYS) <= study.keys():
+            study = self._study()
+            if study is not None and not set(KEYS) <= study.keys():
                 raise InputError(f"{self.path} is not a run folder: its {self.study_file.name} is not that of a run; "
                                  "choose another one.")
         elif self.path.exists() and (not self.path.is_dir() or any(
                 each.name != LOCK and not is_part(each) for each in self.path.iterdir())):
             raise InputError(f"{self.path} exists and is not a run folder; choose another one.")
 
+    def _study(self) -> dict[str, Any] | None:
+        """What study.json holds; None if it is damaged, and a checkpoint says in its place what is run here."""
+        try:
+            return read_table(self.study_file)
+        except InputError:
+            if self._saved_fingerprint() is None:
+                raise
+            return None
+
+    def _saved_fingerprint(self) -> Fingerprint | None:
+        """Of the run that wrote the newest checkpoint."""
+        try:
+            (saved,) = (Checkpoints(self.path / "checkpoints").about() or {})["fingerprints"]
+            return Fingerprint(**saved)
+        except (KeyError, TypeError, ValueError):  # there is none, it is of several runs, or damaged
+            return None
+
     def _set_damaged_aside(self) -> None:
         """What is not as it was written gets another name; the run makes it again."""
+        if self.study_file.exists() and self._study() is None:  # it stays until then: without it, this is no run folder
+            self.complaints.append(f"{self.study_file} is damaged: it is kept as {copy_aside(self.study_file).name}, "
+                                   "and made again, because the newest checkpoint is of this study.")
         for path, read in ((self.environment_file, read_environment), (self.summary_file, read_summary),
                            (self.clients_file, read_clients)):
             if path.exists() and not _is_sound(read, self.path):
@@ -137,9 +157,14 @@ class Folder:
         return check_same(str(self.path), self.fingerprint(), fingerprint(study, environment()), accept_changes)
 
     def fingerprint(self) -> Fingerprint:
-        """Of the run that the folder holds."""
+        """Of the run that the folder holds: from its study, or if that is damaged from its newest checkpoint."""
+        study = self._study()
+        if study is None:
+            saved = self._saved_fingerprint()
+            assert saved is not None
+            return saved
         sound = _is_sound(read_environment, self.path)
-        return fingerprint(read_table(self.study_file), read_environment(self.path) if sound else {})
+        return fingerprint(study, read_environment(self.path) if sound else {})
 
     def rewind(self, round: int, notice: Callable[[str], None] = lambda sentence: None) -> list[dict[str, Any]]:
         """Keep the sound evaluations up to `round`; the later ones will be made again."""

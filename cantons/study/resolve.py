@@ -47,6 +47,7 @@ def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
     if clock is None:
         clock = rounds_clock(cohort=cohort)
     built, ticking = build_parts(problem, data, algorithm, clock, aggregate, rounds)
+    check_data(problem, data)
     if choose and validation is None and ticking.online is None:
         validation = VALIDATION  # a stream is scored as it is met
     if validation is not None:
@@ -69,6 +70,17 @@ def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
     run = Resolved(study, data, parts_of(problem, data, algorithm, built, ticking, seed))
     check_engine(engine, run.parts)
     return run
+
+
+def check_data(problem: Problem, data: Federation) -> None:
+    """Refuse inputs that the problem cannot take, wherever they stand."""
+    new = () if data.new is None else (data.new.train, data.new.test)
+    for examples in (data.train, data.test, data.validation, data.central, *new):
+        if examples is not None:
+            try:
+                problem.check_inputs(examples.inputs)
+            except InputError as error:
+                raise InputError(f"{data.name}: {error}") from error
 
 
 def as_table(recipe: Recipe) -> dict[str, Any]:

@@ -68,6 +68,7 @@ class Trained:
         """The problem's outputs for `inputs`, by the shared model or by the model of one client."""
         with jax.enable_x64(self.precision == "float64"):
             rows = as_inputs(inputs, self.precision)
+            self.problem.check_inputs(rows)
             parts = self.parts(client)
             try:
                 return jax.device_get(self._outputs(*parts, rows))

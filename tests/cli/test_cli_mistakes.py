@@ -111,6 +111,8 @@ OTHERS = {
     "compare good.toml --algorithm fedavg --algorithm fedsgd --reference fedsdg": "Did you mean 'fedsgd'?",
     "compare good.toml --reference zz": "unknown reference 'zz'",
     "compare good.toml --set seed=3": "say how many with --seeds",
+    "compare good.toml --set data.test=0 --out x": "good.toml: good has no test rows to compare by; set some aside",
+    "compare good.toml --algorithm fedavg --algorithm fedsgd --set data.test=0 --out x": "has no test rows",
     "sweep good.toml --grid seed=1,2": "say how many with --seeds",
     "sweep good.toml --grid algorithm.step_size=0.1 --out good.csv": "cannot write good.csv",
     "run good.toml --out ran": "already holds a run",

@@ -199,6 +199,8 @@ def test_nothing_outside_an_hdf5_file_is_read(tmp_path):
         "ann/pixels in .*a.h5 is a Group, where a Dataset": lambda ann: ann.create_group("pixels"),
         "ann/pixels in .*a.h5 is empty": lambda ann: ann.__setitem__("pixels", h5py.Empty("f4")),
         "ann/pixels in .*a.h5 is of type .*V": lambda ann: ann.__setitem__("pixels", Y.view("V8")),
+        r"ann/pixels in .*a.h5 is of type \[\('a', '<f4'\)\]": lambda ann: ann.__setitem__(
+            "pixels", X.view([("a", "f4")])),
         "ann/pixels in .*a.h5 is of type complex": lambda ann: ann.__setitem__("pixels", Y * 1j),
         "ann/pixels in .*a.h5 is of type object": lambda ann: ann.create_dataset(
             "pixels", (2,), h5py.vlen_dtype(np.int32)),
@@ -213,6 +215,15 @@ def test_nothing_outside_an_hdf5_file_is_read(tmp_path):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["examples"] = h5py.ExternalLink(tmp_path / "other.h5", "examples")
     with pytest.raises(InputError, match=r"/examples in .*a.h5 is a link"):
+        DATA["hdf5"](tmp_path / "a.h5")
+
+
+@pytest.mark.parametrize("labels", [Y.view("V8"), Y * 1j, X.view([("a", "f4")])[:, 0]])
+def test_hdf5_labels_that_are_none_are_refused_by_name(tmp_path, labels):
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["examples/ann/pixels"], file["examples/ann/label"] = X, labels
+    with pytest.raises(InputError, match="ann/label in .*a.h5 is of type"):
         DATA["hdf5"](tmp_path / "a.h5")
 
 

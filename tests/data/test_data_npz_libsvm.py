@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -136,3 +137,15 @@ def test_a_damaged_gzip_is_refused_by_name(text):
         read_libsvm(text(gzip.compress(LINES * 50)[:40], "a.gz"))
     with pytest.raises(InputError, match=r"cannot read .*b.gz"):
         read_libsvm(text(b"not compressed", "b.gz"))
+
+
+@pytest.mark.parametrize("name, compress", [("a.gz", gzip.compress), ("a.bz2", bz2.compress), ("a", bytes)])
+@pytest.mark.parametrize("content", [b"1 1:1\n", b"1"], ids=["many lines", "one line"])
+def test_a_file_that_unpacks_to_more_than_there_is_is_read_no_further(text, monkeypatch, name, compress, content):
+    path = text(compress(content * (2**25 // len(content))), name)
+    monkeypatch.setattr("cantons.data.read.libsvm.available", lambda: 2**23)
+    tracemalloc.start()
+    with pytest.raises(InputError, match=rf"^what was read of {path} so far needs .* GiB of memory, there are 0.0078"):
+        read_libsvm(path)
+    assert tracemalloc.get_traced_memory()[1] < 2**24
+    tracemalloc.stop()

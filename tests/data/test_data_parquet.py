@@ -93,3 +93,12 @@ def test_a_damaged_file_is_refused_by_name(file):
     with pytest.raises(InputError, match="cannot read .*some.parquet") as error:
         read_parquet(path, targets="y")
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["pixels", "pix.els"])
+def test_a_column_that_unpacks_to_more_than_there_is_is_refused_before_it_is_read(file, monkeypatch, name):
+    path = file({name: [[0.0] * 100_000] * 30, "kind": ["cat", "dog"] * 15})
+    assert path.stat().st_size < 2**14
+    monkeypatch.setattr("cantons.memory.available", lambda: 2**24)
+    with pytest.raises(InputError, match=f"column '{name}' in .*some.parquet needs 0.022 GiB of memory, there"):
+        read_parquet(path, inputs=name, targets="kind")

@@ -4,8 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import cantons as ct
+from cantons.cli.main import cantons
 from cantons.errors import InputError
 from cantons.models import architecture, embedding
 
@@ -105,3 +107,42 @@ def test_tokens_can_be_kept_for_empirical_risk_minimisation():
                           private_model=embedding(7, width=None, hidden=()))
     result = ct.run(problem, data, ct.fedres_erm(), rounds=5, clock=ct.online())
     assert np.isfinite(result.final["test.personal.loss.mean"])
+
+
+@pytest.fixture(scope="module")
+def spoken(tmp_path_factory):
+    """A run folder of a language model with seven tokens, of which the private model sees the last."""
+    tokens = RANDOM.integers(0, 7, (40, 3)).astype(np.int32)
+    data = ct.federation(tokens, tokens[:, -1], np.arange(40) % 2, classes=7)
+    problem = ct.residual(data, shared_features=[0, 1], shared_model=embedding(9, width=4), private_features=[2],
+                          private_model=embedding(7, width=None, hidden=()))
+    folder = tmp_path_factory.mktemp("spoken") / "run"
+    return ct.run(problem, data, ct.fedres_avg(), rounds=1, out=folder), folder
+
+
+@pytest.mark.parametrize(("row", "token", "most"), [([9, 0, 0], 9, 8), ([0, 0, 7], 7, 6), ([0, -1, 0], -1, 8),
+                                                    ([0, 0, 2**31 - 1], 2**31 - 1, 6)])
+def test_tokens_beyond_the_vocabulary_are_refused_by_predict(spoken, tmp_path, row, token, most):
+    result, folder = spoken
+    rows = np.array([[8, 8, 6], row])
+    sentence = (f"inputs hold the token {token} in row 1 (from 0), and the model has a vocabulary of {most + 1}; give "
+                f"whole numbers from 0 to {most}.")
+    assert np.isfinite(result.predict(rows[:1])).all()
+    with pytest.raises(InputError) as error:
+        result.predict(rows)
+    assert str(error.value) == sentence
+    np.save(tmp_path / "rows.npy", rows)
+    done = CliRunner().invoke(cantons, ["predict", str(tmp_path / "rows.npy"), "--run", str(folder)])
+    assert (done.exit_code, done.output) == (1, f"Error: {tmp_path}/rows.npy: {sentence}\n")
+
+
+def test_rows_of_another_width_are_not_picked_from(spoken):
+    with pytest.raises(InputError, match=r"inputs have shape \(1, 2\), and shared_features picks among 3 columns"):
+        spoken[0].predict(np.zeros((1, 2), int))
+
+
+def test_tokens_beyond_the_vocabulary_are_refused_before_anything_is_trained():
+    data = ct.federation(TOKENS, TOKENS[:, -1], np.arange(5) % 2, classes=7, name="books")
+    problem = ct.classification(data, embedding(TOKENS.max(), width=4))
+    with pytest.raises(InputError, match="books: inputs hold the token .* a vocabulary of 6; give"):
+        ct.run(problem, data, ct.fedavg(), rounds=1)

@@ -94,11 +94,13 @@ def test_what_is_outside_is_refused_in_python_too(kind, name):
                 REGISTRY[kind][name](*given, **{**chosen, option: wrap(value)})
 
 
-@pytest.mark.parametrize("option", ["clip_norm", "server_step_size", "step_size"])
-def test_whole_numbers_of_any_length_may_stand_for_real_ones(option):
-    chosen = ct.fedavg(**{option: 2**40}).options[option]
-    assert isinstance(chosen, float) and chosen == 2.0**40
-    assert ct.fedavg(**{option: 3}).options[option] == 3
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, name in PARTS if kind in ("algorithm", "clock")])
+def test_whole_numbers_of_any_length_may_stand_for_real_ones(kind, name):
+    for option, number, span, wrap in ranged(kind, name):
+        if number is float and span.most > 2**40 and wrap(1) == 1:
+            for value in (3, 2**31, 2**40):
+                chosen = REGISTRY[kind][name](**{option: value}).options[option]
+                assert chosen == value and (isinstance(chosen, float) or value == 3), f"{option} of {name}"
 
 
 @pytest.mark.parametrize(("value", "sentence"), [

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import zipfile
 from types import SimpleNamespace
 
 import jax
@@ -11,6 +12,7 @@ import pytest
 import cantons as ct
 from cantons import InputError
 from cantons.cli.predict import rows_for
+from cantons.problem import Shapes
 from cantons.report.collect import collect
 from cantons.report.page import write_report
 from cantons.study.load import load
@@ -119,7 +121,7 @@ def test_names_may_hold_any_sign(run):
     assert group.runs[0].clients["client"] == ["a\u2028n\n,n", "bob", "eve"]
 
 
-WIDTH = SimpleNamespace(input_shape=(3,))
+WIDTH = SimpleNamespace(input_shape=(3,), problem=ct.logistic(Shapes((3,), 2)))
 ROWS = np.arange(6.0).reshape(2, 3)
 
 
@@ -154,6 +156,10 @@ def test_damaged_and_renamed_arrays_are_named(run):
         (folder / name).write_bytes(content)
         with pytest.raises(InputError, match=name):
             rows_for(WIDTH, folder, folder / name, "x")
+    with zipfile.ZipFile(folder / "a.npz", "w") as file:
+        file.writestr("x", "no array")
+    with pytest.raises(InputError, match="'x' in .*a.npz is no array"):
+        rows_for(WIDTH, folder, folder / "a.npz", "x")
     for values in (np.array([["a", "b", "c"]]), ROWS * 1j, np.array([{}, {}], object), np.zeros((0, 3)), np.array(3.0),
                    np.full((2, 3), 2**62), np.full((2, 3), 1e300), np.full((2, 3), np.nan), np.zeros((2, 4))):
         written(folder / "a.npz", np.savez, {"x": values})

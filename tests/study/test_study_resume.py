@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import cantons as ct
+from cantons.study.read import read_study
 
 sys.path.insert(0, str(Path(__file__).parent))
 from kill_and_resume import STUDY, command, final_bytes
@@ -73,6 +74,35 @@ def test_ctrl_c_saves_and_says_how_to_go_on(tmp_path):
     assert "stopped after round" in said and "--resume" in said
     stopped = int(said.split("stopped after round ")[1].split(";")[0])
     assert (out / "checkpoints" / str(stopped)).is_dir()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_ended_by_a_signal_it_goes_on_to_the_same_bits(tmp_path, number):
+    study, out = tmp_path / "study.toml", tmp_path / "run"
+    study.write_text(STUDY.replace("rounds = 6", "rounds = 2000000").replace("every = 2", "every = 50")
+                     + "[engine]\ndevices = 1\n")
+    process = subprocess.Popen(command(study, out), stderr=subprocess.PIPE)
+    while not list(out.glob("checkpoints/*/commit_success.txt")) and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode == -number
+    rounds = max(int(path.name) for path in (out / "checkpoints").iterdir() if path.name.isdecimal()) + 70
+    for folder in (out, tmp_path / "calm"):
+        read_study(study, {"rounds": rounds}).run(out=folder, resume=True)
+    assert final_bytes(out) == final_bytes(tmp_path / "calm")
+
+
+def test_a_folder_that_is_moved_away_ends_the_run_in_a_sentence_and_goes_on_where_it_is(tmp_path, federation):
+    class Mover(ct.Callback):
+        def evaluated(self, record):
+            if record["round"] == 8:
+                (tmp_path / "run").rename(tmp_path / "moved")
+
+    with pytest.raises(ct.InputError, match="cannot write .*run/checkpoints: No such file or directory"):
+        play(federation, tmp_path / "run", callbacks=[Mover()])
+    assert not (tmp_path / "run").exists(), "one half of it here and one there would be of no use"
+    assert_same_state(play(federation), play(federation, tmp_path / "moved", resume=True))
 
 
 def test_a_resumed_run_equals_the_whole_one(tmp_path, federation):

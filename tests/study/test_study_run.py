@@ -205,16 +205,51 @@ def test_a_starting_point_of_another_shape_is_refused(data, problem):
         ct.run(problem, data, ct.fedavg(), rounds=1, initial=({}, {}))
 
 
+class Listener(ct.Callback):
+    def __init__(self):
+        self.told = []
+
+    def noticed(self, sentence):
+        self.told.append(sentence)
+
+
 def test_a_run_that_diverges_without_uploads_is_told(data):
-    told = []
-
-    class Listener(ct.Callback):
-        def noticed(self, sentence):
-            told.append(sentence)
-
+    listener = Listener()
     steep = ct.regression(data, ct.linear(), labels="real")
-    ct.run(steep, data, ct.independent(step_size=1e9, epochs=5), rounds=5, callbacks=[Listener()])
-    assert any("the training loss is not a number" in sentence for sentence in told)
+    ct.run(steep, data, ct.independent(step_size=1e9, epochs=5), rounds=5, callbacks=[listener])
+    assert any("the training loss is not a number" in sentence for sentence in listener.told)
+
+
+def test_a_step_size_beyond_sense_is_told(data):
+    listener = Listener()
+    ct.run(ct.logistic(data), data, ct.fedavg(step_size=1e30), rounds=2, callbacks=[listener])
+    assert len(listener.told) == 1 and "a smaller step_size may help" in listener.told[0]
+
+
+def rows_of(*sizes, kind=np.float32, labels=lambda rows: np.arange(rows) % 2):
+    """A federation of clients with so many rows of three numbers."""
+    rows = sum(sizes)
+    inputs = np.random.default_rng(0).integers(0, 9, (rows, 3)).astype(kind)
+    clients = np.repeat(np.arange(len(sizes)), sizes)
+    return ct.federation(inputs, labels(rows), clients, classes=2, test=0.5)
+
+
+ODD = {
+    "single rows": lambda: rows_of(*[1] * 5), "one row": lambda: rows_of(1), "one client": lambda: rows_of(30),
+    "labels all alike": lambda: rows_of(8, 8, labels=lambda rows: np.ones(rows, int)),
+    "float16": lambda: rows_of(8, 9, kind=np.float16), "uint8": lambda: rows_of(8, 9, kind=np.uint8),
+    "100,000 clients": lambda: rows_of(*[1] * 100_000), "1 row against 100,000": lambda: rows_of(1, 100_000),
+}
+
+
+@pytest.mark.parametrize("make", ODD.values(), ids=ODD)
+def test_odd_sizes_and_kinds_of_data_train(make):
+    data = make()
+    cohort = min(3, data.population)
+    result = ct.run(ct.logistic(data), data, ct.fedavg(batch_size=4), rounds=2, cohort=cohort)
+    assert np.isfinite(result.final["train.personal.loss.mean"])
+    assert (result.final["uploads"], result.final["rejected_uploads"]) == (2 * cohort, 0)
+    assert np.isfinite(result.predict(data.train.inputs[:1])).all()
 
 
 def test_a_client_is_called_by_its_name_even_if_that_is_a_number():

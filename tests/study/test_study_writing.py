@@ -244,6 +244,33 @@ def test_a_damaged_file_is_told_and_kept_aside_and_made_again(copy, labels, whol
     assert rows_of(copy) == rows_of(whole.folder)
 
 
+@pytest.mark.parametrize("content", [b"", b'{"name": "toy', b"[]", b"\xff\xfe"])
+def test_a_damaged_study_is_told_and_kept_aside_if_the_checkpoint_is_of_the_same(copy, labels, whole, content):
+    study = copy / "study.json"
+    sound = study.read_bytes()
+    study.write_bytes(content)
+    with pytest.raises(ct.InputError, match="already holds a run"):
+        play(labels, copy)
+    with pytest.raises(ct.InputError, match="holds another study: its seed is 0, here it is 1"):
+        play(labels, copy, resume=True, seed=1)
+    assert study.read_bytes() == content, "what is refused is left alone"
+    notices = Notices()
+    play(labels, copy, resume=True, callbacks=[notices])
+    assert notices.sentences == [f"{study} is damaged: it is kept as study.json.damaged, and made again, because the "
+                                 "newest checkpoint is of this study."]
+    assert study.read_bytes() == sound and (copy / "study.json.damaged").read_bytes() == content
+    assert rows_of(copy) == rows_of(whole.folder)
+
+
+def test_a_damaged_study_is_refused_if_no_checkpoint_says_what_was_run(copy, labels):
+    (copy / "study.json").write_bytes(b"{")
+    for checkpoint in (copy / "checkpoints").iterdir():
+        shutil.rmtree(checkpoint / "about")
+    with pytest.raises(ct.InputError, match="cannot read .*study.json, which should be JSON"):
+        play(labels, copy, resume=True)
+    assert (copy / "study.json").read_bytes() == b"{" and not (copy / "study.json.damaged").exists()
+
+
 @pytest.mark.parametrize("empty", [False, True])
 def test_a_damaged_checkpoint_is_kept_aside(copy, labels, whole, empty):
     shutil.rmtree(copy / "checkpoints" / "12" / ("" if empty else "state"))

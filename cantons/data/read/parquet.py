@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,15 +52,24 @@ def read_parquet(path: str | Path, *, targets: str, inputs: str | list[str] | No
         with decoding(path, "which should be parquet"):
             file = files.ParquetDataset(path)
             names = file.schema.names
-            rows = sum(part.metadata.num_rows for part in file.fragments)
+            chunks = [chunk for part in file.fragments for chunk in _chunks(part.metadata)]
 
         def read(name: str) -> np.ndarray:
-            require(8 * rows, f"column {name!r} in {path}")  # a few bytes may say that a value comes many times
+            # A few bytes may say that a value comes many times.
+            require(8 * sum(size for column, size in chunks if column == name or column.startswith(f"{name}.")),
+                    f"column {name!r} in {path}")
             with decoding(path, "which should be parquet"):
                 return _array(file.read(columns=[name])[name], f"column {name!r} in {path}")
 
         return as_table(Columns(path, names, read), inputs=inputs, targets=targets, client=client, time=time,
                         regression=regression)
+
+
+def _chunks(part: Any) -> Iterator[tuple[str, int]]:
+    """The path of every column chunk, and how many values it holds, those inside of lists included."""
+    for group in map(part.row_group, range(part.num_row_groups)):
+        for chunk in map(group.column, range(group.num_columns)):
+            yield chunk.path_in_schema, chunk.num_values
 
 
 def _array(column: Any, which: str) -> np.ndarray:
