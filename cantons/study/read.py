@@ -172,12 +172,12 @@ def _checked(source: str, where: str, kind: str, table: Any, folder: Path | None
         raise InputError(f"{source}: {where} is {shown(table)}; give a name, or a table with a name and options.")
     if kind in USUAL:
         table = {"name": USUAL[kind], **table}
-    if kind == "central" and table.get("name") not in CENTRAL:
-        kind = "data"
     if "name" not in table:
         raise InputError(f"{source}: [{where}] has no name; say which {kind} it is.")
     if not isinstance(table["name"], str):
         raise InputError(f"{source}: {where}.name = {shown(table['name'])}; give a name, as a string.")
+    if kind == "central" and table["name"] not in CENTRAL:
+        kind = "data"  # of its own
     try:
         function = part(kind, table["name"])
     except InputError as error:

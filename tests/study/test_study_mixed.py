@@ -131,3 +131,10 @@ def test_mistakes_are_said_in_a_sentence(study, old, new, words):
     study.write_text(STUDY.replace(old, new))
     refused = play("run", study)
     assert refused.exit_code == 1 and words in refused.output, refused.output
+
+
+@pytest.mark.parametrize("name", ["3", "[1]", '{a = 1}', "true"])
+def test_a_name_that_is_no_word_is_refused(study, name):
+    study.write_text(STUDY.replace('name = "from_labels"', f"name = {name}"))
+    refused = play("run", study)
+    assert refused.exit_code == 1 and "central.name" in refused.output, refused.output
