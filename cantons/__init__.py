@@ -71,6 +71,7 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.local_models import LocalModel as LocalModel
     from cantons.models import cnn as cnn
     from cantons.models import embedding as embedding
+    from cantons.models import gru as gru
     from cantons.models import linear as linear
     from cantons.models import mlp as mlp
     from cantons.problem import bandit as bandit
@@ -119,7 +120,7 @@ _HOMES = {
         "synthetic_mixture task_protocol text with_central with_validation",
     "cantons.engine": "Local Plain",
     "cantons.errors": "InputError",
-    "cantons.models": "cnn embedding linear mlp",
+    "cantons.models": "cnn embedding gru linear mlp",
     "cantons.problem":
         "bandit classification from_equinox from_flax from_functions logistic regression residual target "
         "with_central_loss",

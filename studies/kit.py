@@ -6,6 +6,7 @@ A script has its sizes in a NamedTuple `Settings`, small ones in `QUICK` to see 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import matplotlib
 import numpy as np
 
 from cantons.engine.devices import one_device_per_core
 
-matplotlib.use("Agg")
-from matplotlib import pyplot
+with contextlib.suppress(ImportError):  # a machine that only computes need not have it
+    import matplotlib
+
+    matplotlib.use("Agg")
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"  # beside the repository; never in it
 # Colours that the colour-blind tell apart: Okabe and Ito, "Color Universal Design", 2008.
@@ -72,6 +74,8 @@ def _plain(value: Any) -> Any:
 
 def save_figure(figure: Any, path: Path, shades: int | None = None, **options: Any) -> None:
     """Write a picture; with so many `shades` in place of all it takes a third of the bytes."""
+    from matplotlib import pyplot
+
     figure.savefig(path, **{"dpi": 90, **options})
     pyplot.close(figure)
     if shades:

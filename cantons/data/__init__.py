@@ -9,6 +9,7 @@ from cantons.data.make.drifting import drifting_targets
 from cantons.data.make.mixture import synthetic_mixture
 from cantons.data.make.restaurants import restaurants
 from cantons.data.make.synthetic import synthetic
+from cantons.data.prepare.alphabet import ASCII
 from cantons.data.prepare.pad import pad_to_same_shape
 from cantons.data.prepare.scaling import scale_inputs
 from cantons.data.provenance import recorded
@@ -22,7 +23,7 @@ from cantons.data.read.movielens import movielens, read_movielens
 from cantons.data.read.npz import npz, read_npz
 from cantons.data.read.parquet import parquet, read_parquet
 from cantons.data.read.stream import from_iterable, from_stream, stream
-from cantons.data.read.text import read_authors, text
+from cantons.data.read.text import from_texts, read_authors, sequences, text
 from cantons.data.registry import SOURCES
 from cantons.data.skew import label_counts, label_skew, size_quantiles
 from cantons.data.split.central import CENTRAL, with_central
@@ -38,6 +39,7 @@ from cantons.data.table import Table
 DATA = dict(sorted({**SOURCES, "classification_bandit": classification_bandit}.items()))
 
 __all__ = [
+    "ASCII",
     "CENTRAL",
     "DATA",
     "Contexts",
@@ -66,6 +68,7 @@ __all__ = [
     "from_sizes",
     "from_stream",
     "from_table",
+    "from_texts",
     "hdf5",
     "huggingface",
     "iid",
@@ -93,6 +96,7 @@ __all__ = [
     "recorded",
     "restaurants",
     "scale_inputs",
+    "sequences",
     "shards",
     "size_quantiles",
     "stream",

@@ -4,7 +4,8 @@ from cantons.models.base import Architecture, Model, Named
 from cantons.models.conv import cnn
 from cantons.models.dense import linear, mlp
 from cantons.models.named import ARCHITECTURES, architecture
+from cantons.models.recurrent import gru
 from cantons.models.text import embedding
 
-__all__ = ["ARCHITECTURES", "Architecture", "Model", "Named", "architecture", "cnn", "embedding", "linear",
-           "mlp"]
+__all__ = ["ARCHITECTURES", "Architecture", "Model", "Named", "architecture", "cnn", "embedding", "gru",
+           "linear", "mlp"]

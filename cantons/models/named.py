@@ -9,10 +9,11 @@ from cantons.errors import check_options, unknown
 from cantons.models.base import Named
 from cantons.models.conv import cnn
 from cantons.models.dense import linear, mlp
+from cantons.models.recurrent import gru
 from cantons.models.text import embedding
 
 ARCHITECTURES: dict[str, Callable[..., Named]] = {"linear": linear, "mlp": mlp, "cnn": cnn,
-                                                 "embedding": embedding}
+                                                 "embedding": embedding, "gru": gru}
 
 
 def architecture(name: str, **options: Any) -> Named:

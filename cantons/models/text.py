@@ -42,7 +42,7 @@ def embedding(vocabulary: Count, width: Count | None = 16, hidden: Sequence[Coun
             return layers if hidden else jax.tree.map(jnp.zeros_like, layers)
 
         def apply(params, tokens):
-            tokens = flat(_whole(tokens))
+            tokens = flat(whole_tokens("embedding", tokens))
             if width is None:
                 weight = params["layer0"]["weight"].reshape(context, vocabulary, -1)
                 # what the product of ones and zeros with the weights is, without the zeros
@@ -60,8 +60,9 @@ def embedding(vocabulary: Count, width: Count | None = 16, hidden: Sequence[Coun
     return Named("embedding", {"vocabulary": vocabulary, "width": width, "hidden": list(hidden)}, build)
 
 
-def _whole(tokens: Array) -> Array:
+def whole_tokens(model: str, tokens: Array) -> Array:
+    """The tokens, if they are whole numbers."""
     if not jnp.issubdtype(tokens.dtype, jnp.integer):
-        raise InputError(f"embedding got inputs of type {tokens.dtype}; tokens are numbered: give integers from 0 to "
+        raise InputError(f"{model} got inputs of type {tokens.dtype}; tokens are numbered: give integers from 0 to "
                          "vocabulary - 1.")
     return tokens

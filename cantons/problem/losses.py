@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from cantons.errors import InputError
 from cantons.protocol import Array, PyTree
@@ -36,7 +35,10 @@ def softmax(outputs: Array, targets: Array) -> Array:
     if outputs.shape[:-1] != targets.shape:
         raise InputError(f"the outputs have shape {outputs.shape} and the labels {targets.shape}; give the model one "
                          "output per class for each label.")
-    return _each(optax.softmax_cross_entropy_with_integer_labels(outputs, targets))
+    # As optax has it, but for the last index: the derivative of its `take` is a scatter, which the compiler works out
+    # beforehand where no row is padding: 3 of the 4 seconds it took for 6400 rows of 100 labels.
+    own = jnp.take_along_axis(outputs, targets[..., None], axis=-1)[..., 0]
+    return _each(jax.nn.logsumexp(outputs, axis=-1) - own)
 
 
 def squared(outputs: Array, targets: Array) -> Array:

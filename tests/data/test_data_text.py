@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import cantons as ct
-from cantons.data import label_counts, read_authors, text
+from cantons.data import ASCII, from_texts, label_counts, read_authors, text, with_central
 from cantons.errors import InputError
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"  # beside the repository, if at all
@@ -83,6 +83,34 @@ def test_an_archive_has_clients_or_posts(archive):
     assert text(archive(text=letters, client_start=[0, 6, 13]), length=2, test=0).clients.names == ("0", "1")
 
 
+def test_an_alphabet_fixes_the_numbers_whoever_writes(folder):
+    """Symbol 0 is unknown, 1, 2, ... are the alphabet's, also those that nobody uses."""
+    data = text(folder(ann="abcab", bob="bx-bx"), length=2, alphabet="cbaz", test=0)
+    assert data.vocabulary == ("<unknown>", "c", "b", "a", "z") and data.classes == 5
+    assert data.train.inputs.tolist() == [[3, 2], [1, 3], [2, 0], [0, 2]]
+    assert data.train.targets.tolist() == [[2, 1], [3, 2], [0, 0], [2, 0]]
+    assert data.train.inputs.dtype == data.train.targets.dtype == np.int32
+    assert data.spec["alphabet"] == "cbaz"
+
+
+def test_characters_outside_the_alphabet_are_folded_to_it(folder):
+    data = text(folder(ann="Łódź’s “œuvre” – 50 % 戦… ½ §!"), length=12, alphabet=ASCII, test=0)
+    assert "".join(decoded(data, data.train.inputs)) == "Lodz's \"oeuvre\" - 50 % <unknown>"
+    assert from_texts({"ann": "… ½ §"}, length=8, alphabet=ASCII).train.targets.tolist() == [
+        [ASCII.find(character) + 1 for character in ".. 1/2 §"]]
+    assert len(ASCII) == 96 and data.classes == 97
+
+
+def test_texts_with_one_alphabet_go_together():
+    clients = from_texts({"ann": "hello you " * 9, "bob": "hi there " * 9}, length=5, alphabet=ASCII)
+    centre = from_texts({"book": "It was the best of times. " * 9}, length=5, alphabet=ASCII, name="book")
+    both = with_central(clients, centre)
+    assert set(both.sets) == {"federated", "central", "inference"} and both.central.longest > 30
+    other = from_texts({"book": "It was the best of times. " * 9}, length=5)
+    with pytest.raises(InputError, match="their words are numbered otherwise"):
+        with_central(clients, other)
+
+
 def test_label_counts_are_per_token(folder):
     data = text(folder(ann="ababa", bob="bbbbb"), length=2, test=0)
     assert data.vocabulary == ("<unknown>", "b", "a")
@@ -106,6 +134,9 @@ def test_a_bigram_model_learns_what_follows_what(folder):
     ({"ann": "abc"}, {"length": 0}, "length is 0; give 1 or more"),
     ({"ann": "abc"}, {"length": 1, "vocabulary": 1}, "vocabulary is 1; give 2 or more"),
     ({"ann": "abc"}, {"tokens": "letters"}, "tokens is 'letters'; give one of 'characters', 'words'"),
+    ({"ann": "abc"}, {"length": 1, "alphabet": ""}, "alphabet is empty; list every character"),
+    ({"ann": "abc"}, {"length": 1, "alphabet": "aba"}, "alphabet has 'a' more than once; list every character"),
+    ({"ann": "abc"}, {"tokens": "words", "alphabet": "ab"}, "alphabet lists characters, and tokens is 'words'"),
     ({"ann": b"\xff\xfe"}, {}, "cannot read .*ann.txt: it is not UTF-8 text"),
 ])
 def test_bad_texts_are_refused(folder, authors, options, sentence):

@@ -53,3 +53,44 @@ def test_fedres_in_rounds_drifts_to_its_limits(script, tmp_path):
         assert found[f"K=50 {name}"]["last"] == pytest.approx(found[f"K=50 {name}"]["limit"], rel=0.01)
     for name in ("FedResSGD", "FedResAvg-II"):
         assert found[f"K=50 {name}"]["last"] < 1e-6
+
+
+@pytest.mark.parametrize("tokens, prose", [
+    ("<eos> = = Early life = = <eos> <eos> He 's 1 @.@ 8 m ( 6 ft ) tall ; a well @-@ known <eos>",
+     "Early life\nHe's 1.8 m (6 ft) tall; a well-known\n"),
+    ('It is " new " , he said . It had <unk> . In 1985 – 86 , 3 @,@ 000 , or 50 % , came .',
+     'It is "new", he said. In 1985–86, 3,000, or 50%, came.\n'),
+    ('" Go ! We <unk> . " she said . " Stop . " Nobody did .', '"Stop." Nobody did.\n'),
+    ("The players ' kit cost $ 5 and / or £ 3 ... <eos> = <unk> = <eos>", "The players' kit cost $5 and/or £3...\n"),
+])
+def test_wikitext_becomes_prose_without_sentences_that_lack_a_word(script, tokens, prose):
+    assert script(STUDIES / "mixed" / "language.py").as_prose(tokens.split()) == prose
+
+
+def test_the_language_study_keeps_curves_and_draws_them_again(script, tmp_path):
+    study = script(STUDIES / "mixed" / "language.py")
+    call = ["--quick", "--rounds", "2", "--every", "1", "--out", str(tmp_path), "--methods"]
+    study.main([*call, "1-way", "--minutes", "10"])
+    study.main([*call, "oracle"])
+    found = json.loads((tmp_path / "figure1.json").read_text())
+    assert list(found["methods"]) == ["1-way", "oracle"]
+    for one in found["methods"].values():
+        assert one["curve"]["round"] == [0, 1, 2] and len(one["curve"]["central"]["accuracy"]) == 3
+    assert found["methods"]["1-way"]["options"]["central_batch_size"] == 4 * 4 * 4 // 2
+    (tmp_path / "figure1.png").unlink()
+    study.main(["--out", str(tmp_path), "--draw"])
+    assert (tmp_path / "figure1.png").stat().st_size > 1000
+    with pytest.raises(SystemExit, match="figure10.json is not there"):
+        study.main(["--out", str(tmp_path), "--draw", "--figure", "10"])
+
+
+def test_the_language_study_has_the_numbers_of_tables_8_and_9(script):
+    study = script(STUDIES / "mixed" / "language.py")
+    chosen = {name: method.recipe.options for name, method in study.methods(1, study.Settings()).items()}
+    assert {name: own["step_size"] for name, own in chosen.items()} == {
+        "only federated": 2.0, "parallel": 2.0, "1-way": 2.0, "2-way": 1.0, "2-way, merge 1/2": 2.0, "oracle": 2.0}
+    assert {own["steps"] for own in chosen.values()} == {16}
+    assert {name: own["central_batch_size"] for name, own in chosen.items() if "central_batch_size" in own} == {
+        "parallel": 800, "1-way": 6400, "2-way": 800, "2-way, merge 1/2": 800}
+    assert [chosen[name]["merge_step_size"] for name in ("parallel", "2-way", "2-way, merge 1/2")] == [1.0, 1.0, 0.5]
+    assert all(chosen[name]["central_step_size"] == chosen[name]["step_size"] for name in ("parallel", "2-way"))

@@ -14,6 +14,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from cantons.data.federation import Federation
+from cantons.data.prepare.alphabet import check_alphabet, fold_characters, number_by_alphabet, symbols_of
 from cantons.data.prepare.vocabulary import fit_vocabulary, number_characters
 from cantons.data.provenance import recorded
 from cantons.data.read.columns import column
@@ -36,6 +37,7 @@ def text(
     tokens: Tokens = "characters",
     length: Count = 80,
     vocabulary: Classes = 10_000,
+    alphabet: str | None = None,
     division: Flat[NaturalDivision] = NaturalDivision(test=0.2),
 ) -> Federation:
     """Text by author, in examples that follow each other without overlap; the target is what comes after each token.
@@ -45,19 +47,36 @@ def text(
     length: how many tokens an example has.
     vocabulary: how many tokens are known, the most frequent ones of the training clients; token 0, which stands for
         all others, is among them.
+    alphabet: if given, the characters that are known, whoever uses them, numbered from 1 in this order; accents and
+        typographic signs are folded to it, and 0 stands for what is left. Data with one alphabet go together.
     """
-    authors = read_authors(path)
-    table = sequences(authors, tokens, length)
-    whole = from_table(table, division, name=Path(path).stem)
+    return from_texts(read_authors(path), tokens=tokens, length=length, vocabulary=vocabulary, alphabet=alphabet,
+                      division=division, name=Path(path).stem)
+
+
+def from_texts(authors: Mapping[str, str] | Mapping[int, str], *, tokens: Tokens = "characters", length: int = 80,
+               vocabulary: int = 10_000, alphabet: str | None = None,
+               division: NaturalDivision = NaturalDivision(test=0.2), name: str = "text") -> Federation:
+    """The same for texts that are not in files: one per author, by name or number.
+
+    >>> data = from_texts({"ann": "Abba!" * 4, "bob": "Bébé?" * 4}, length=4, alphabet="abe")
+    >>> data.vocabulary, data.train.inputs[0].tolist()
+    (('<unknown>', 'a', 'b', 'e'), [1, 2, 2, 1])
+    """
+    table = sequences(authors, tokens, length, alphabet)
+    whole = from_table(table, division, name=name)
     assert table.clients is not None
     short = len(authors) - len(np.unique(table.clients))
     if short:
         whole = replace(whole, notes=(f"left out: {short} authors with at most {length} {tokens}", *whole.notes))
-    return fit_vocabulary(whole, vocabulary)
+    return whole if alphabet is not None else fit_vocabulary(whole, vocabulary)
 
 
-def sequences(authors: Mapping[str, str] | Mapping[int, str], tokens: Tokens, length: int) -> Table:
+def sequences(authors: Mapping[str, str] | Mapping[int, str], tokens: Tokens, length: int,
+              alphabet: str | None = None) -> Table:
     """Cut each author's text into rows; inputs and targets are numbers of tokens, both [rows, length].
+
+    With an alphabet, numbers are places in it, and the targets are labels.
 
     >>> table = sequences({"ann": "abcabca", "bob": "ca"}, "characters", 3)
     >>> table.inputs, table.targets, table.clients
@@ -66,19 +85,26 @@ def sequences(authors: Mapping[str, str] | Mapping[int, str], tokens: Tokens, le
     """
     one_of("tokens", tokens, get_args(Tokens))
     at_least("length", length, 1)
-    numbers, symbols = _number_tokens(list(authors.values()), tokens)
+    numbers, symbols = _number_tokens(list(authors.values()), tokens, alphabet)
     sizes = [max(len(own) - 1, 0) // length for own in numbers]
     if not any(sizes):
         raise InputError(f"length is {length}, and the longest of {len(numbers)} texts has {max(map(len, numbers))} "
                          f"{tokens}; give a length below that.")
     inputs = np.concatenate([own[: size * length] for own, size in zip(numbers, sizes, strict=True)])
     targets = np.concatenate([own[1 : size * length + 1] for own, size in zip(numbers, sizes, strict=True)])
-    return Table(inputs.reshape(-1, length), targets.reshape(-1, length), None, np.repeat(list(authors), sizes),
-                 vocabulary=symbols)
+    return Table(inputs.reshape(-1, length), targets.reshape(-1, length),
+                 None if alphabet is None else np.array(symbols), np.repeat(list(authors), sizes), vocabulary=symbols)
 
 
-def _number_tokens(texts: list[str], tokens: Tokens) -> tuple[list[np.ndarray], tuple[str, ...]]:
+def _number_tokens(texts: list[str], tokens: Tokens,
+                   alphabet: str | None) -> tuple[list[np.ndarray], tuple[str, ...]]:
     """Each text as numbers of its tokens, and the tokens."""
+    if alphabet is not None:
+        if tokens != "characters":
+            raise InputError(f"alphabet lists characters, and tokens is {tokens!r}; leave one of them out.")
+        check_alphabet(alphabet)
+        folded = [fold_characters(own, alphabet) for own in texts]
+        return [number_by_alphabet(own, alphabet) for own in folded], symbols_of(alphabet)
     if tokens == "characters":
         numbers, symbols = number_characters(np.frombuffer("".join(texts).encode("utf-32-le"), np.uint32))
         sizes = [len(own) for own in texts]
