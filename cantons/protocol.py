@@ -170,6 +170,18 @@ class CentralLoss(NamedTuple):
     weights: tuple[float, float] = (1.0, 1.0)  # (w_f, w_c), which the clients' loss and this one have inside
 
 
+class Tables(NamedTuple):
+    """Arrays of the shared part of which a batch looks at some rows only, such as the vectors of words.
+
+    All of them have as many rows, and one numbering serves all.
+    """
+
+    paths: tuple[str, ...]  # where they are in the shared part, as in "layer0/weight"
+    size: int  # how many rows they have
+    rows: Callable[[Batch], Array]  # the numbers of the rows that the loss of a batch looks at, and -1 for none
+    renumber: Callable[[Batch, Callable[[Array], Array]], Batch]  # (batch, old numbers -> new) -> the batch in new ones
+
+
 class Problem(NamedTuple):
     """What is minimised: sum_i weight_i * loss_i(shared, private_i) + central.loss(shared)."""
 
@@ -183,6 +195,7 @@ class Problem(NamedTuple):
     residual: Residual | None = None  # where predictions are joint, their two halves
     convex: Convex | None = None  # None: not known to be
     numeric_targets: bool = False  # targets are quantities: labels, numbered 0, 1, ..., will not do
+    tables: Tables | None = None  # arrays of which a client needs some rows only, where there are any
 
 
 class Receipt(NamedTuple):
