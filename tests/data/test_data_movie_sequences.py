@@ -44,6 +44,14 @@ def test_the_latest_examples_of_each_user_are_the_test_set(file):
     assert movie_sequences(file(*RATINGS), new=1, test=0).new.train.population == 1
 
 
+def test_the_latest_examples_of_each_user_are_kept(file):
+    data = movie_sequences(file(*RATINGS), context=2, most=1, test=0)
+    assert data.train.targets.tolist() == [2, 1] and data.train.inputs.tolist() == [[0, 3], [0, 3]]
+    for most in (2, 3, 100):
+        sizes = movie_sequences(file(*RATINGS), context=2, most=most, test=0).train.sizes
+        assert sizes.tolist() == [min(2, most), min(3, most)]
+
+
 def test_mistakes_are_refused(file):
     with pytest.raises(InputError, match="ratings.dat: no user has rated two movies"):
         movie_sequences(file(*RATINGS[:2]))

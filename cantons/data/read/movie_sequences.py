@@ -27,6 +27,7 @@ def movie_sequences(
     path: str | Path,
     *,
     context: Count = 10,
+    most: Count | None = None,
     division: Flat[NaturalDivision] = NaturalDivision(test=0.2),
 ) -> Federation:
     """The movies each user rated, in order of time; an example is some of them and the one that comes next.
@@ -36,16 +37,31 @@ def movie_sequences(
 
     path: of ratings, as `movielens` takes it.
     context: how many movies before the next one are looked at.
+    most: keep the latest examples of a user, so many at most: then a user looks at `most` + `context` movies at most,
+        and clients with so many `rows` have room for all of them.
     """
     ratings = read_movielens(path)
     with reading(path):
-        table = sequences(ratings, context)
+        table = latest(sequences(ratings, context), most)
     assert table.clients is not None
     users, names = natural(table.clients)
     test = fraction_held(division.test)
     table = table._replace(test=mark_last_rows(test, users, len(names)))
     whole = from_table(table, division._replace(test=None), name=Path(path).stem)
     return replace(whole, test_set=f"the latest {100 * test:g}% of each client's own examples")
+
+
+def latest(table: Table, most: int | None) -> Table:
+    """The last rows of each client, at most so many; a client's rows lie together."""
+    if most is None:
+        return table
+    check("most", Count, most)
+    assert table.clients is not None and table.times is not None
+    following = np.arange(len(table.clients)) + most
+    inside = following < len(table.clients)
+    kept = ~inside | (table.clients[np.where(inside, following, 0)] != table.clients)
+    return table._replace(inputs=table.inputs[kept], targets=table.targets[kept], clients=table.clients[kept],
+                          times=table.times[kept])
 
 
 def sequences(ratings: Table, context: int) -> Table:
