@@ -53,6 +53,7 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.data import huggingface as huggingface
     from cantons.data import leaf as leaf
     from cantons.data import libsvm as libsvm
+    from cantons.data import movie_sequences as movie_sequences
     from cantons.data import movielens as movielens
     from cantons.data import npz as npz
     from cantons.data import parquet as parquet
@@ -76,6 +77,7 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.models import mlp as mlp
     from cantons.problem import bandit as bandit
     from cantons.problem import classification as classification
+    from cantons.problem import dual_encoder as dual_encoder
     from cantons.problem import from_equinox as from_equinox
     from cantons.problem import from_flax as from_flax
     from cantons.problem import from_functions as from_functions
@@ -116,13 +118,13 @@ _HOMES = {
     "cantons.clock": "online rounds",
     "cantons.data":
         "Federation classification_bandit csv digits drifting_targets federation from_clients from_iterable "
-        "from_stream hdf5 huggingface leaf libsvm movielens npz parquet restaurants stream synthetic synthetic_bandit "
-        "synthetic_mixture task_protocol text with_central with_validation",
+        "from_stream hdf5 huggingface leaf libsvm movie_sequences movielens npz parquet restaurants stream synthetic "
+        "synthetic_bandit synthetic_mixture task_protocol text with_central with_validation",
     "cantons.engine": "Local Plain",
     "cantons.errors": "InputError",
     "cantons.models": "cnn embedding gru linear mlp",
     "cantons.problem":
-        "bandit classification from_equinox from_flax from_functions logistic regression residual target "
+        "bandit classification dual_encoder from_equinox from_flax from_functions logistic regression residual target "
         "with_central_loss",
     "cantons.protocol": "Algorithm Averages Batch CentralLoss Clock Problem Stack StackRule Sum SumRule",
     "cantons.study.callbacks": "Callback",

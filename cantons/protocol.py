@@ -6,6 +6,7 @@ algorithms, clocks and rules are values made of pure functions: what is not in t
 state does not exist, so saving, replaying, `jit`, `vmap` and `scan` come for free. One round, as every engine runs it:
 
     message = broadcast(key, server, central)
+    for each client there is:     message = select(message, request(key, client, data)), by default all of it
     for each client that hears:   client = receive(message, receipt, client)
     for each client that acts:    upload, client = client_update(key, message, client, data)
     for each client that counts:  upload enters the aggregate (unless it is not finite)
@@ -18,6 +19,8 @@ from them, messages reach it late, its uploads arrive late, and it is told of ea
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -184,6 +187,18 @@ class CentralLoss(NamedTuple):
     weights: tuple[float, float] = (1.0, 1.0)  # (w_f, w_c), which the clients' loss and this one have inside
 
 
+class Tables(NamedTuple):
+    """Arrays of the shared part of which a batch looks at some rows only, such as the vectors of words.
+
+    All of them have as many rows, and one numbering serves all.
+    """
+
+    paths: tuple[str, ...]  # where they are in the shared part, as in "layer0/weight"
+    size: int  # how many rows they have
+    rows: Callable[[Batch], Array]  # the numbers of the rows that the loss of a batch looks at, and -1 for none
+    renumber: Callable[[Batch, Callable[[Array], Array]], Batch]  # (batch, old numbers -> new) -> the batch in new ones
+
+
 class Problem(NamedTuple):
     """What is minimised: sum_i weight_i * loss_i(shared, private_i) + central.loss(shared)."""
 
@@ -199,6 +214,7 @@ class Problem(NamedTuple):
     set_metrics: Mapping[str, SetMetric] = {}  # of whole test sets, beside the means of what `score` gives
     numeric_targets: bool = False  # targets are quantities: labels, numbered 0, 1, ..., will not do
     check_inputs: Callable[[PyTree], None] = lambda inputs: None  # refuses those from which nothing can be predicted
+    tables: Tables | None = None  # arrays of which a client needs some rows only, where there are any
 
 
 class Receipt(NamedTuple):
@@ -209,10 +225,24 @@ class Receipt(NamedTuple):
     note: PyTree = ()  # what the client noted when it made that upload
 
 
+@partial(jax.tree_util.register_dataclass, data_fields=["ids", "values"], meta_fields=["size"])
+@dataclass(frozen=True)
+class TableRows:
+    """In a summand: some rows of a table whose other rows are zero. The sum has a table of `size` rows in its place.
+
+    Engines scatter the rows of all clients into one table; a client's own is never made.
+    """
+
+    ids: Array  # int[n]: one that comes twice counts twice, and one that is `size` or more does not count
+    values: Array  # [n, ...]
+    size: int
+
+
 class Sum(NamedTuple):
     """An algorithm's own aggregation by adding: can be chunked, reduced on workers, made secret or private."""
 
-    lift: Callable[[Upload, Message], PyTree]  # (upload, the message it answers) -> summand, on the receiving side
+    # (upload, the message it answers, as it was sent) -> summand, on the receiving side; arrays, or `TableRows`
+    lift: Callable[[Upload, Message], PyTree]
     finish: Callable[[Key, PyTree], Aggregate]  # (key, sum) -> aggregate
 
 
@@ -296,7 +326,7 @@ def nothing_noted(key: Key, message: PyTree, client: PyTree, data: Data) -> PyTr
     return ()
 
 
-def no_request(client: PyTree, data: Data) -> PyTree:
+def no_request(key: Key, client: PyTree, data: Data) -> PyTree:
     """The default `request`: nothing is asked for in particular."""
     return ()
 
@@ -311,6 +341,7 @@ class Needs(NamedTuple):
     pooled: bool = False  # the examples of all clients in one place: only a reference may ask for that
     central: str = ""  # of the datacenter: "loss", and the examples which that loss wants, or "data"
     central_rows: int = 0  # how many examples the datacenter has at least: the largest batch that is drawn
+    examples: Callable[[Examples], None] = lambda train: None  # refuse training examples that it has no room for
 
 
 class Theory(NamedTuple):
@@ -353,7 +384,9 @@ class Algorithm(NamedTuple):
     server_update: Callable[[Key, Server, Aggregate, Datacenter], Server]  # (key, server, aggregate, central)
     model: Callable[[Key, Message, Client, Data], tuple[PyTree, PyTree]]  # -> (shared, private), to predict with
     receive: Callable[[Message, Receipt, Client], Client] = keep
-    request: Callable[[Client, Data], PyTree] = no_request
+    # What a client asks for before a round, with the key that `client_update` gets, and what it is sent. Nothing is
+    # thinned out for `model`, `score` and `diagnostics`: a prediction may look at any row.
+    request: Callable[[Key, Client, Data], PyTree] = no_request
     select: Callable[[Message, PyTree], Message] = everything
     note: Callable[[Key, Message, Client, Data], PyTree] = nothing_noted  # with an upload; `receive` gets it back
     score: Callable[[Key, Message, Client, Data], dict[str, Array]] | None = None  # online: what a step is charged

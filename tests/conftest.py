@@ -29,6 +29,7 @@ from starting import start  # noqa: E402
 import cantons as ct  # noqa: E402  (not before the two devices are asked for)
 from cantons.checks.engines import compilations as counted_compilations  # noqa: E402
 from cantons.engine.aggregation import aggregation_of  # noqa: E402
+from cantons.engine.summands import dense  # noqa: E402
 from cantons.protocol import Datacenter, Receipt  # noqa: E402
 
 SIZES = (3, 17, 5, 8, 11, 4, 9)  # training examples of each client: ragged on purpose
@@ -195,7 +196,7 @@ class PlainLoop:
 
     def _acted(self, key, message, client, train, index):
         data = train.client(index)
-        sent = self.algorithm.select(message, self.algorithm.request(client, data))
+        sent = self.algorithm.select(message, self.algorithm.request(key, client, data))
         return self.algorithm.client_update(key, sent, client, data)
 
     def _datacenter(self, train, central, key):
@@ -204,7 +205,7 @@ class PlainLoop:
 
     def _served(self, keys, server, uploads, message, *given):
         rule = aggregation_of(self.algorithm.aggregate)
-        carried = [rule.carry((), upload, message) for upload in uploads.values()]
+        carried = [dense(rule.carry((), upload, message)) for upload in uploads.values()]
         joined = jax.tree.map(lambda *leaves: sum(leaves) if rule.adds else jnp.stack(leaves), *carried)
         ids, counts = jnp.array(list(uploads)), jnp.ones(len(uploads), jnp.int32)
         aggregate, _, _ = rule.close(keys[0], (), joined, ids, counts, self.population)

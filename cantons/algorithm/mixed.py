@@ -18,6 +18,7 @@ from cantons.aggregate import divided, weighted_mean
 from cantons.algorithm.parts.centre import CentralWork, centre_of
 from cantons.algorithm.parts.dissimilarity import dissimilarity_probe
 from cantons.algorithm.parts.schedule import as_schedule, usual_step
+from cantons.algorithm.parts.select_rows import Absent, map_tables, select_rows, tables_of
 from cantons.algorithm.parts.training import (
     PLAIN_STEPS,
     Adjust,
@@ -97,10 +98,13 @@ class Upload(NamedTuple):
 @algorithm
 def parallel_training(problem: Problem, population: int, *, local: Flat[LocalWork] = TEN_STEPS,
                       optimizer: Flat[LocalOptimizer], serving: Flat[Serving], central: Flat[CentralWork],
-                      merging: Flat[Merging]) -> Algorithm:
+                      merging: Flat[Merging], rows: Count | None = None) -> Algorithm:
     """A round of FedAvg beside some steps of the centre, both from the same model; their changes are added.
 
     Where clients make K steps and the centre J, it minimises K times the clients' loss plus J times the centre's.
+
+    rows: how many rows of each table of the problem a client has room for; it is sent those its examples look at, and
+        no others. With none, clients hold whole tables.
     """
     clients, centre = clients_of(problem, local, optimizer, serving), centre_of(problem, central)
     merge_optimizer = get_optimizer(merging.merge_optimizer)(merging.merge_step_size)
@@ -117,22 +121,26 @@ def parallel_training(problem: Problem, population: int, *, local: Flat[LocalWor
         return server._replace(shared=shared, private=trained.private, optimizer_state=optimizer_state,
                                merge_state=merge_state, round=server.round + 1)
 
-    return Algorithm(init_server, clients.init, clients.broadcast, clients.update, clients.averages, server_update,
-                     clients.model, needs=centre.needs, diagnostics=Diagnostics(probe=dissimilarity_probe(
-                         problem, local.batch_size, central.central_batch_size)))
+    whole = Algorithm(init_server, clients.init, clients.broadcast, clients.update, clients.averages, server_update,
+                      clients.model, needs=centre.needs, diagnostics=Diagnostics(probe=dissimilarity_probe(
+                          problem, local.batch_size, central.central_batch_size)))
+    return select_rows(whole, problem, local.work, rows)
 
 
 @algorithm
 def one_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork] = TEN_STEPS,
                      optimizer: Flat[LocalOptimizer], serving: Flat[Serving],
-                     central_batch_size: Count | None = 32) -> Algorithm:
+                     central_batch_size: Count | None = 32, rows: Count | None = None) -> Algorithm:
     """FedAvg whose clients add one gradient of the central loss, taken before the round, to each of theirs.
 
     With server_optimizer = "adam" it is the paper's adaptive variant (Figure 12).
 
     central_batch_size: examples of the datacenter behind that gradient; with none, all it has.
+    rows: how many rows of each table of the problem a client has room for; it is sent those its examples look at, and
+        no others. With none, clients hold whole tables.
     """
-    clients = clients_of(problem, local, optimizer, serving, adjust=by_central_gradient)
+    check_row_steps(rows, optimizer)
+    clients = clients_of(problem, local, optimizer, serving, by_central_gradient, counts_steps=rows is not None)
     centre = centre_of(problem, CentralWork(central_batch_size=central_batch_size))
 
     def init_server(key, shared, private):
@@ -145,15 +153,20 @@ def one_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
         shared, optimizer_state = clients.serve(mean, server)
         return server._replace(shared=shared, optimizer_state=optimizer_state, round=server.round + 1)
 
-    return Algorithm(init_server, clients.init, broadcast, clients.update, clients.averages, server_update,
-                     clients.model, needs=centre.needs, diagnostics=Diagnostics(probe=dissimilarity_probe(
-                         problem, local.batch_size, central_batch_size)))
+    def complete(server, mean, lacking, central):
+        return clients.complete(server, mean, lacking, centre.gradient(central, server))
+
+    whole = Algorithm(init_server, clients.init, broadcast, clients.update, clients.averages, server_update,
+                      clients.model, needs=centre.needs, diagnostics=Diagnostics(probe=dissimilarity_probe(
+                          problem, local.batch_size, central_batch_size)))
+    return select_rows(whole, problem, local.work, rows, Absent(clients.step_weight, complete))
 
 
 @algorithm
 def two_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork] = TEN_STEPS,
                      optimizer: Flat[LocalOptimizer], serving: Flat[Serving], central: Flat[CentralWork],
-                     merging: Flat[Merging], federated_gradient: Literal["change", "raw"] = "change") -> Algorithm:
+                     merging: Flat[Merging], federated_gradient: Literal["change", "raw"] = "change",
+                     rows: Count | None = None) -> Algorithm:
     """Parallel training in which either side adds the other's mean gradient of the last round to each of its own.
 
     Each side then follows both losses, and the two changes are added: merge_step_size = 0.5 is the setting in which it
@@ -161,7 +174,10 @@ def two_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
 
     federated_gradient: "change" takes the clients' mean gradient from their changes, which needs plain SGD at clients;
         "raw" lets them send the sum of their gradients too, for any optimiser and twice the upload.
+    rows: how many rows of each table of the problem a client has room for; it is sent those its examples look at, and
+        no others. With none, clients hold whole tables.
     """
+    check_row_steps(rows, optimizer)
     raw = federated_gradient == "raw"
     if not raw and optimizer != PLAIN_STEPS:
         raise InputError("two_way_transfer takes the clients' gradients from their changes, which needs "
@@ -197,11 +213,16 @@ def two_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
         return Server(shared, trained.private, optimizer_state, merge_state,
                       scale(1 / trained.steps, trained.gradient_sum), met.value, server.round + 1)
 
-    return Algorithm(init_server, clients.init, broadcast, clients.update, Sum(lift, finish), server_update,
-                     clients.model, needs=centre.needs, diagnostics=Diagnostics(
-                         lambda server: {"central_gradient": norm(server.central_gradient),
-                                         "federated_gradient": norm(server.federated_gradient)},
-                         probe=dissimilarity_probe(problem, local.batch_size, central.central_batch_size)))
+    def complete(server, cohort, lacking, central):
+        mean, met = cohort  # a client meets no gradient in the rows that it does not hold
+        return clients.complete(server, mean, lacking, server.central_gradient), met
+
+    whole = Algorithm(init_server, clients.init, broadcast, clients.update, Sum(lift, finish), server_update,
+                      clients.model, needs=centre.needs, diagnostics=Diagnostics(
+                          lambda server: {"central_gradient": norm(server.central_gradient),
+                                          "federated_gradient": norm(server.federated_gradient)},
+                          probe=dissimilarity_probe(problem, local.batch_size, central.central_batch_size)))
+    return select_rows(whole, problem, local.work, rows, Absent(clients.step_weight, complete))
 
 
 class Clients(NamedTuple):
@@ -215,11 +236,21 @@ class Clients(NamedTuple):
     averages: Averages
     init_optimizer: Callable[[PyTree], PyTree]
     serve: Callable[[Average, Server], tuple[PyTree, PyTree]]  # SERVEROPT: -> (the federated model, optimizer_state)
+    step_weight: Callable[[Upload], Array]  # what one step of a client, or all of them, weigh in the mean change
+    complete: Callable[[Server, Average, Array, PyTree], Average]  # where clients hold some rows only; see there
 
 
 def by_central_gradient(message: Message) -> Adjust:
     """Add the centre's gradient to each local one."""
     return lambda gradient, shared, step: add(gradient, message.central_gradient)
+
+
+def check_row_steps(rows: int | None, optimizer: LocalOptimizer) -> None:
+    """Refuse rows where a client's steps along the central gradient cannot be told without it."""
+    if rows is not None and optimizer != PLAIN_STEPS:
+        raise InputError("with rows, the server adds what clients would have done along the central gradient to the "
+                         "rows they do not hold, which needs client_optimizer = \"sgd\" without clip_norm; use them, "
+                         "or leave rows out.")
 
 
 def clients_of(problem: Problem, local: LocalWork, optimizer: LocalOptimizer, serving: Serving,
@@ -257,8 +288,22 @@ def clients_of(problem: Problem, local: LocalWork, optimizer: LocalOptimizer, se
         change = scale(mean.value[1], mean.value[0]) if per_step else mean.value
         return step_along(server_optimizer, change, server.optimizer_state, server)
 
+    def step_weight(upload):
+        return upload.weight if per_step else upload.weight * upload.steps
+
+    def complete(server, mean, lacking, gradient):
+        """The mean change, had all clients held all rows: where they lack one, each step follows `gradient` alone."""
+        share = schedule(server.round) * lacking / jnp.maximum(mean.weight, jnp.finfo(mean.weight.dtype).tiny)
+
+        def follow(leaf, gradient):
+            return leaf - share.reshape(-1, *[1] * (leaf.ndim - 1)) * gradient
+
+        change = mean.value[0] if per_step else mean.value
+        change = map_tables(tables_of(problem), follow, change, gradient)
+        return mean._replace(value=(change, mean.value[1]) if per_step else change)
+
     return Clients(schedule, init_client, broadcast, client_update, model,
-                   Averages(read, weighted_mean().build()), server_optimizer.init, serve)
+                   Averages(read, weighted_mean().build()), server_optimizer.init, serve, step_weight, complete)
 
 
 def step_along(optimizer: optax.GradientTransformation, change: PyTree, state: PyTree,

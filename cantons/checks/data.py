@@ -11,7 +11,7 @@ import numpy as np
 from cantons.data import Federation, from_clients, synthetic_bandit
 from cantons.data.federation import gather
 from cantons.data.ragged import Ragged
-from cantons.study.example import Example, example_problems
+from cantons.study.example import Example, example_problems, random_sequences
 
 SIZES = (3, 17, 5, 8, 11, 4, 9)  # training examples of each client: ragged on purpose
 EACH = 8  # and where all have as many
@@ -34,7 +34,8 @@ def examples() -> list[Example]:
     share = test / (longest + test)
     contexts = synthetic_bandit(clients=len(SIZES), contexts=longest, test_contexts=3)
     found = example_problems(cut(from_clients(labels, classes=3, test=share, new=2), SIZES),
-                             cut(from_clients(numbers, test=share), SIZES), cut(contexts, SIZES))
+                             cut(from_clients(numbers, test=share), SIZES), cut(contexts, SIZES),
+                             cut(random_sequences(len(SIZES), longest, test), SIZES))
     return found
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from cantons.checks.case import Case
 from cantons.checks.compare import difference, rows
 from cantons.checks.finding import Failed, Skipped
-from cantons.engine.client import keyed, sent_to
+from cantons.engine.client import keyed
 from cantons.protocol import PyTree, State
 
 ACTED, NEW = [0, 1], [2, 3, 4, 5, 6]
@@ -44,7 +44,7 @@ def _private_parts(case: Case, state: State) -> tuple[PyTree, tuple[np.ndarray, 
 
     def each(arrays, message, client, index, key):
         data = arrays.train.client(index)
-        shared, private = algorithm.model(key, sent_to(algorithm, message, client, data), client, data)
+        shared, private = algorithm.model(key, message, client, data)
         loss = [case.problem.loss(shared, part, data.full()) for part in (private, stage.start_private)]
         return private, tuple(loss)
 

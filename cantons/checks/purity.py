@@ -13,7 +13,6 @@ import numpy as np
 from cantons.checks.case import Case
 from cantons.checks.compare import blank, difference
 from cantons.checks.finding import Failed
-from cantons.engine.client import sent_to
 from cantons.engine.devices import floats
 from cantons.engine.round import Arrays
 from cantons.protocol import Algorithm
@@ -78,8 +77,9 @@ def _call_each(case: Case, algorithm: Algorithm, call: Callable[..., Any]) -> No
     server = call("init_server", algorithm.init_server, key, *parts)
     client = call("init_client", algorithm.init_client, key, *parts)
     message = call("broadcast", lambda key, server: algorithm.broadcast(key, server, central), key, server)
-    sent = call("select", lambda message, client: sent_to(algorithm, message, client, data), message, client)
+    request = call("request", lambda key, client: algorithm.request(key, client, data), key, client)
+    sent = call("select", algorithm.select, message, request)
     call("client_update", lambda key, sent, client: algorithm.client_update(key, sent, client, data), key, sent,
          client)
     call("model", lambda key, sent, client: algorithm.model(
-        key, sent, client, data.hidden() if case.clocks else data), key, sent, client)
+        key, sent, client, data.hidden() if case.clocks else data), key, message, client)

@@ -96,7 +96,7 @@ def watched(problem: Problem, algorithm: Algorithm, data: Federation) -> Algorit
         init_client=lambda key, *parts: Watched(algorithm.init_client(key, *parts), blank(message), blank(upload)),
         receive=lambda message, receipt, client: client._replace(
             state=algorithm.receive(message, receipt, client.state)),
-        request=lambda client, data: algorithm.request(client.state, data),
+        request=lambda key, client, data: algorithm.request(key, client.state, data),
         client_update=client_update,
         model=lambda key, message, client, data: algorithm.model(key, message, client.state, data),
         diagnostics=diagnostics._replace(
@@ -114,7 +114,7 @@ def travelling(problem: Problem, algorithm: Algorithm, data: Federation) -> tupl
         parts = problem.init(key)
         client = algorithm.init_client(key, *parts)
         message = algorithm.broadcast(key, algorithm.init_server(key, *parts), arrays.datacenter(algorithm, key))
-        sent = sent_to(algorithm, message, client, train.client(0))
+        sent = sent_to(algorithm, key, message, client, train.client(0))
         return sent, as_arrays(algorithm.client_update(key, sent, client, train.client(0))[0])
 
     return jax.eval_shape(once, as_shapes(floats(Arrays(data.train, data.central, (), jax.random.key(0)))))

@@ -11,7 +11,7 @@ from cantons.checks.compare import difference
 from cantons.checks.finding import Failed
 from cantons.clock import online
 from cantons.engine import Local
-from cantons.engine.client import keyed, sent_to
+from cantons.engine.client import keyed
 from cantons.engine.online import progressive_scores
 from cantons.engine.round import round_keys
 
@@ -33,7 +33,7 @@ def a_client_that_is_always_silent_never_learns(case: Case) -> None:
     private = []
     for state in (before, after):
         client = jax.tree.map(lambda leaf: leaf[SILENT], state.clients)
-        private.append(algorithm.model(key, sent_to(algorithm, message, client, data), client, data)[1])
+        private.append(algorithm.model(key, message, client, data)[1])
     found = difference(*private)
     if found:
         raise Failed(f"the private part of a client that never met an example has changed: {found}; let `receive` "
@@ -50,8 +50,7 @@ def a_step_is_charged_before_it_is_learned_from(case: Case) -> None:
     for index in stage.everybody:
         data = arrays.train.client(index).at(arrays.key, jnp.int32(0), 1, "cycle")
         client = jax.tree.map(lambda leaf, index=index: leaf[index], start.clients)
-        sent = sent_to(algorithm, message, client, data)
-        expected.append(progressive_scores(case.problem, algorithm, keys[index], sent, client, data)["loss"])
+        expected.append(progressive_scores(case.problem, algorithm, keys[index], message, client, data)["loss"])
     charged = stage.advance(start, 1).in_flight.scores["loss"]
     found = difference(np.asarray(expected), charged, digits=1e-12)
     if found:

@@ -23,6 +23,7 @@ from cantons.engine.client import as_arrays, sent_to
 from cantons.engine.devices import floats
 from cantons.engine.init import initial_clients
 from cantons.engine.round import Arrays
+from cantons.engine.summands import dense
 from cantons.protocol import Algorithm, Averages, Problem, PyTree, Receipt, Stack, StackRule, Sum, SumRule, stateless
 
 
@@ -117,12 +118,16 @@ class Walk:
         return jax.eval_shape(first, self.key, *self.parts)
 
     @cached_property
-    def sent(self) -> PyTree:
-        def send(key, server, client, train, central):
-            message = as_arrays(self.algorithm.broadcast(key, server, self._datacenter(key, train, central)))
-            return sent_to(self.algorithm, message, client, self._handle(key, train))
+    def message(self) -> PyTree:
+        return jax.eval_shape(lambda key, server, train, central: as_arrays(self.algorithm.broadcast(
+            key, server, self._datacenter(key, train, central))), self.key, self.server, self.train, self.central)
 
-        return jax.eval_shape(send, self.key, self.server, self.client, self.train, self.central)
+    @cached_property
+    def sent(self) -> PyTree:
+        """The part of it that the client asks for."""
+        return jax.eval_shape(lambda key, message, client, train: sent_to(
+            self.algorithm, key, message, client, self._handle(key, train)),
+            self.key, self.message, self.client, self.train)
 
     @cached_property
     def heard(self) -> PyTree:
@@ -145,7 +150,7 @@ class Walk:
         def move(key, server, sent, upload, train, central):
             upload = as_arrays(upload)
             rule = () if aggregation.init is stateless else aggregation.init(jax.tree.map(jnp.zeros_like, upload))
-            carried = aggregation.carry(rule, upload, sent)
+            carried = dense(aggregation.carry(rule, upload, sent))
             if not aggregation.adds:
                 carried = jax.tree.map(lambda leaf: jnp.stack([leaf] * population), carried)
             ids, counts = jnp.arange(population, dtype=jnp.int32), jnp.ones(population, jnp.int32)
@@ -158,7 +163,7 @@ class Walk:
     def model(self) -> Any:
         return jax.eval_shape(lambda key, message, client, train: self.algorithm.model(
             key, message, client, self._handle(key, train).hidden() if self.batch else train.client(0)),
-            self.key, self.sent, self.client, self.train)
+            self.key, self.message, self.client, self.train)
 
     @cached_property
     def key(self) -> Any:

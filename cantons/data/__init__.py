@@ -19,6 +19,7 @@ from cantons.data.read.hdf5 import hdf5, read_hdf5
 from cantons.data.read.huggingface import huggingface, read_huggingface
 from cantons.data.read.leaf import leaf, read_leaf
 from cantons.data.read.libsvm import libsvm, read_libsvm
+from cantons.data.read.movie_sequences import movie_sequences
 from cantons.data.read.movielens import movielens, read_movielens
 from cantons.data.read.npz import npz, read_npz
 from cantons.data.read.parquet import parquet, read_parquet
@@ -76,6 +77,7 @@ __all__ = [
     "label_skew",
     "leaf",
     "libsvm",
+    "movie_sequences",
     "movielens",
     "natural",
     "npz",

@@ -17,6 +17,7 @@ from cantons.data.read.hdf5 import hdf5
 from cantons.data.read.huggingface import huggingface
 from cantons.data.read.leaf import leaf
 from cantons.data.read.libsvm import libsvm
+from cantons.data.read.movie_sequences import movie_sequences
 from cantons.data.read.movielens import movielens
 from cantons.data.read.npz import npz
 from cantons.data.read.parquet import parquet
@@ -25,8 +26,8 @@ from cantons.data.read.text import text
 from cantons.errors import unknown
 
 SOURCES: dict[str, Callable[..., Federation]] = {make.__name__: make for make in (
-    csv, digits, drifting_targets, hdf5, huggingface, leaf, libsvm, movielens, npz, parquet, restaurants, stream,
-    synthetic, synthetic_bandit, synthetic_mixture, text)}
+    csv, digits, drifting_targets, hdf5, huggingface, leaf, libsvm, movie_sequences, movielens, npz, parquet,
+    restaurants, stream, synthetic, synthetic_bandit, synthetic_mixture, text)}
 
 
 def make_data(table: Mapping[str, Any]) -> Federation:

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from cantons.engine.batched import Batched, real_options
-from cantons.engine.client import sent_to
 from cantons.engine.devices import floats
 from cantons.engine.init import seed_keys, starting_point
 from cantons.engine.local import Local
@@ -17,4 +16,4 @@ ENGINES: dict[str, Callable[..., Engine]] = {engine.name: engine for engine in (
 
 # Studies use these and no other names: the rest is the engines' own business.
 __all__ = ["ENGINES", "Arrays", "Batched", "Local", "Plain", "blank_snapshot", "floats", "message_held", "real_options",
-           "seed_keys", "sent_to", "shapes_that_travel", "starting_point"]
+           "seed_keys", "shapes_that_travel", "starting_point"]

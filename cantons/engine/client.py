@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from cantons.engine.aggregation import Aggregation
 from cantons.engine.mapping import trace_once
+from cantons.engine.summands import weigh
 from cantons.protocol import Algorithm, Array, Client, Data, Key, Message, PyTree, Receipt
 
 
@@ -53,15 +54,15 @@ def as_arrays(tree: PyTree) -> PyTree:
     return jax.tree.map(jnp.asarray, tree)
 
 
-def sent_to(algorithm: Algorithm, message: Message, client: Client, data: Data) -> Message:
-    """The part of a message that this client asks for."""
-    return algorithm.select(message, algorithm.request(client, data))
+def sent_to(algorithm: Algorithm, key: Key, message: Message, client: Client, data: Data) -> Message:
+    """The part of a message that this client asks for; the key is the one that it will act with."""
+    return algorithm.select(message, algorithm.request(key, client, data))
 
 
 def take_turn(algorithm: Algorithm, aggregation: Aggregation, rule: PyTree, message: Message, slot: Slot,
               client: Client, data: Data, *, actors_hear: bool, always_acts: bool) -> tuple[PyTree, Turn]:
     """One client's round; its summand (empty where uploads are stacked), and what else its turn leaves behind."""
-    sent = sent_to(algorithm, message, client, data)
+    sent = sent_to(algorithm, slot.key, message, client, data)
     receipt = Receipt(new=slot.hears, heard=slot.hears & slot.heard)
     client = where(slot.hears, algorithm.receive(sent, receipt, client), client)
     if not actors_hear:
@@ -76,8 +77,7 @@ def take_turn(algorithm: Algorithm, aggregation: Aggregation, rule: PyTree, mess
         row = where(usable, moved, client)
         carried = aggregation.carry(rule, upload, sent)
         if aggregation.adds:
-            summand = jax.tree.map(lambda leaf: jnp.where(arrives, slot.counts.astype(leaf.dtype) * leaf, 0), carried)
-            return summand, Turn(row, ~usable)
+            return weigh(arrives, slot.counts, carried), Turn(row, ~usable)
         return (), Turn(row, ~usable, where(arrives, carried, jax.tree.map(jnp.zeros_like, carried)))
 
     if always_acts:

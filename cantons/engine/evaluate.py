@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from cantons.engine.client import keyed, sent_to
+from cantons.engine.client import keyed
 from cantons.engine.mapping import Fanout, map_clients
 from cantons.engine.round import Arrays
 from cantons.protocol import Algorithm, Array, Batch, Client, Data, Examples, Federated, Key, Message, Problem, PyTree
@@ -64,14 +64,14 @@ def score_client(problem: Problem, algorithm: Algorithm, key: Key, message: Mess
                  sets: Mapping[str, Data], shared: tuple[PyTree, PyTree] | None) -> tuple[PyTree, PyTree]:
     """One client's scores and diagnostics; `shared` is the model for nobody in particular, None if it is this one too.
 
-    The personalised model may look at the client's training examples, never at the others.
+    The personalised model may look at the client's training examples, never at the others. It is made from the whole
+    message, whatever part of it the client asks for to train with: a test example may look at any row of a table.
     """
-    sent = sent_to(algorithm, message, client, sets["train"])
-    personal = algorithm.model(key, sent, client, sets["train"])
+    personal = algorithm.model(key, message, client, sets["train"])
     found = {name: {"personal": mean_scores(problem, *personal, data)} for name, data in sets.items()}
     for name, data in sets.items():
         found[name]["shared"] = found[name]["personal"] if shared is None else mean_scores(problem, *shared, data)
-    return found, dict(algorithm.diagnostics.client(sent, client))
+    return found, dict(algorithm.diagnostics.client(message, client))
 
 
 def mean_scores(problem: Problem, shared: PyTree, private: PyTree, data: Data) -> dict[str, Array]:
@@ -93,8 +93,7 @@ def _is_shared_model(algorithm: Algorithm, server: PyTree, start: PyTree, client
 
     def trace(key: Key, server, client, train, arrays):
         message = algorithm.broadcast(key, server, arrays.datacenter(algorithm, key))
-        data = train.client(0)
-        shared, private = algorithm.model(key, sent_to(algorithm, message, client, data), client, data)
+        shared, private = algorithm.model(key, message, client, train.client(0))
         served, kept = jax.tree.leaves(shared), jax.tree.leaves(server.shared)
         same.append(not jax.tree.leaves((private, start)) and len(served) == len(kept)
                     and all(left is right for left, right in zip(served, kept, strict=True)))

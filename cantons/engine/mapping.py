@@ -11,6 +11,7 @@ from jax.extend.core import jaxpr_as_fun
 from jax.sharding import Mesh, PartitionSpec
 
 from cantons.engine.devices import AXIS
+from cantons.engine.summands import add_to, dense, join, zero_sum
 from cantons.protocol import Array, PyTree
 
 Each = Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]  # (common, slot) -> (summand, row)
@@ -91,18 +92,18 @@ def _emptied(shapes: PyTree, devices: int = 1) -> PyTree:
 def _on_one_device(each: Each, group: int, common: PyTree, slots: PyTree) -> tuple[PyTree, PyTree]:
     count = jax.tree.leaves(slots)[0].shape[0]
     if group >= count > 1:
-        return _together(each, common, slots)
+        summand, rows = _together(each, common, slots)
+        return dense(summand), rows
     work = each if group == 1 else lambda common, slots: _together(each, common, slots)
     if group > 1:
         slots = jax.tree.map(lambda leaf: leaf.reshape(count // group, group, *leaf.shape[1:]), slots)
     work, (summand, _) = trace_once(work, common, jax.tree.map(lambda leaf: leaf[0], slots))
-    zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), summand)
 
     def one(total: PyTree, slot: PyTree) -> tuple[PyTree, PyTree]:
         summand, row = work(common, slot)
-        return jax.tree.map(jnp.add, total, summand), row
+        return add_to(total, summand), row
 
-    total, rows = jax.lax.scan(one, zero, slots)
+    total, rows = jax.lax.scan(one, zero_sum(summand), slots)
     if group > 1:
         rows = jax.tree.map(lambda leaf: leaf.reshape(count, *leaf.shape[2:]), rows)
     return total, rows
@@ -117,4 +118,4 @@ def trace_once(function: Callable[..., PyTree], *arguments: PyTree) -> tuple[Cal
 
 def _together(each: Each, common: PyTree, slots: PyTree) -> tuple[PyTree, PyTree]:
     summands, rows = jax.vmap(each, in_axes=(None, 0))(common, slots)
-    return jax.tree.map(lambda leaf: leaf.sum(axis=0), summands), rows
+    return join(summands), rows

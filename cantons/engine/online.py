@@ -18,6 +18,7 @@ from cantons.engine.in_flight import (
 )
 from cantons.engine.mapping import Each, Fanout, map_clients
 from cantons.engine.round import Arrays, round_keys
+from cantons.engine.summands import dense
 from cantons.protocol import Algorithm, Array, Clock, Data, Examples, Key, Online, Problem, PyTree, Receipt, State
 
 
@@ -28,13 +29,14 @@ def begin_online(problem: Problem, algorithm: Algorithm, clock: Clock, arrays: A
     carried, note, scores = jax.eval_shape(lambda: _once(problem, algorithm, online, arrays, state))
     first = algorithm.broadcast(arrays.key, state.server, arrays.datacenter(algorithm, arrays.key))
 
-    def hear(index, client):
-        sent = sent_to(algorithm, first, client, arrays.train.client(index))
+    def hear(index, key, client):
+        sent = sent_to(algorithm, key, first, client, arrays.train.client(index))
         noted = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), note)
         return algorithm.receive(sent, Receipt(jnp.asarray(True), jnp.asarray(False), noted), client)
 
+    everyone = jnp.arange(population)
     return state._replace(
-        clients=jax.vmap(hear)(jnp.arange(population), state.clients),
+        clients=jax.vmap(hear)(everyone, keyed(round_keys(arrays.key, state.round).client, everyone), state.clients),
         in_flight=nothing_in_flight(online, population, aggregation.adds, first, carried, note, scores))
 
 
@@ -59,6 +61,7 @@ class Listener(NamedTuple):
     told: Array  # of how many of its uploads this message tells it
     notes: Array  # the places of what it noted with its oldest open uploads
     place: Array
+    key: Key  # with which it will act next
     client: PyTree
 
 
@@ -94,8 +97,8 @@ def _act_and_aggregate(problem: Problem, algorithm: Algorithm, clock: Clock, fan
         train, messages, rule = common
         message = jax.tree.map(lambda leaf: leaf[actor.place], messages)
         data = _meeting(train, online, actor, actor.met)
-        sent = sent_to(algorithm, message, actor.client, data)
-        scores = progressive_scores(problem, algorithm, actor.key, sent, actor.client, data)
+        sent = sent_to(algorithm, actor.key, message, actor.client, data)
+        scores = progressive_scores(problem, algorithm, actor.key, message, actor.client, data)
         learned = data if not online.label_delay else _meeting(
             train, online, actor, jnp.maximum(actor.met - online.label_delay, 0))
         note = algorithm.note(actor.key, sent, actor.client, learned)
@@ -105,11 +108,11 @@ def _act_and_aggregate(problem: Problem, algorithm: Algorithm, clock: Clock, fan
         acts = meets & finite((upload, scores))  # or it abstains
         learns = acts & (actor.met >= online.label_delay)  # until then no label has come
         sends = learns & (actor.counts > 0)
-        carried = aggregation.carry(rule, upload, sent)
+        carried = dense(aggregation.carry(rule, upload, sent))
         if algorithm.idle_upload is not None and not clock.full:
             # Who has no examples now is not away: it sends what it stands for.
             idles = ~actor.acts & (actor.counts > 0)
-            idle = aggregation.carry(rule, as_arrays(algorithm.idle_upload(sent, actor.client)), sent)
+            idle = dense(aggregation.carry(rule, as_arrays(algorithm.idle_upload(sent, actor.client)), sent))
             carried, sends = where(idles, idle, carried), sends | idles
         weight = actor.counts if aggregation.adds else 1
         carried = jax.tree.map(lambda leaf: jnp.where(sends, jnp.asarray(weight, leaf.dtype) * leaf, 0), carried)
@@ -157,7 +160,7 @@ def _send_message(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Ar
     def each(common, listener):
         train, messages, notes = common
         message = jax.tree.map(lambda leaf: leaf[listener.place], messages)
-        sent = sent_to(algorithm, message, listener.client, train.client(listener.id))
+        sent = sent_to(algorithm, listener.key, message, listener.client, train.client(listener.id))
 
         def hear(number, client):
             note = jax.tree.map(lambda leaf: leaf[listener.notes[number], listener.id], notes)
@@ -167,7 +170,8 @@ def _send_message(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Ar
             return (), hear(0, listener.client)
         return (), jax.lax.fori_loop(0, jnp.maximum(listener.told, 1), hear, listener.client)
 
-    listeners = Listener(jnp.arange(population), *delivery, places, state.clients)
+    everyone = jnp.arange(population)
+    listeners = Listener(everyone, *delivery, places, keyed(keys.client, everyone), state.clients)
 
     def heard():
         return _each_client(fanout, each, (arrays.train, messages, flight.notes), listeners, population)
@@ -190,8 +194,7 @@ def _by_everyone(problem: Problem, algorithm: Algorithm, online: Online, train: 
     def of_now(actor):
         message = jax.tree.map(lambda leaf: leaf[actor.place], messages)
         data = _meeting(train, online, actor, actor.met)
-        sent = sent_to(algorithm, message, actor.client, data)
-        return algorithm.model(actor.key, sent, actor.client, data.hidden()), data.now()
+        return algorithm.model(actor.key, message, actor.client, data.hidden()), data.now()
 
     models, batches = jax.vmap(of_now)(actors)
     losses = jax.vmap(lambda parts: jax.vmap(lambda batch: problem.loss(parts[0], parts[1], batch))(batches))(models)
@@ -214,11 +217,11 @@ def _once(problem: Problem, algorithm: Algorithm, online: Online, arrays: Arrays
     client = jax.tree.map(lambda leaf: leaf[0], state.clients)
     data = arrays.train.client(0).at(arrays.key, jnp.zeros((), jnp.int32), online.batch, online.order)
     message = algorithm.broadcast(arrays.key, state.server, arrays.datacenter(algorithm, arrays.key))
-    sent = sent_to(algorithm, message, client, data)
+    sent = sent_to(algorithm, arrays.key, message, client, data)
     upload, _ = algorithm.client_update(arrays.key, sent, client, data)
-    return (aggregation_of(algorithm.aggregate).carry(state.rule, as_arrays(upload), sent),
+    return (dense(aggregation_of(algorithm.aggregate).carry(state.rule, as_arrays(upload), sent)),
             algorithm.note(arrays.key, sent, client, data),
-            progressive_scores(problem, algorithm, arrays.key, sent, client, data))
+            progressive_scores(problem, algorithm, arrays.key, message, client, data))
 
 
 def _each_client(fanout: Fanout, each: Each, common: PyTree, slots: PyTree, population: int) -> PyTree:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import jax
@@ -24,6 +24,7 @@ from cantons.engine.inspect import inspect, set_scores, sets_of
 from cantons.engine.mapping import Fanout
 from cantons.engine.round import Arrays, close_round, open_round, take, travelling
 from cantons.engine.stepper import begin_run, progress_of
+from cantons.engine.summands import add_to, dense
 from cantons.protocol import Engine, Evaluation, Message, Parts, PyTree, Snapshot, State, Upload
 
 
@@ -117,7 +118,7 @@ class PlainSession:
             summand, turn = self._turn(self.arrays.train, state.rule, opening.message, slot, client, data)
             summands.append(summand)
             turns.append(turn)
-        total = jax.tree.map(lambda *leaves: sum(leaves[1:], leaves[0]), *summands)
+        total = reduce(add_to, summands[1:], dense(summands[0]))
         stacked: Turn = jax.tree.map(lambda *leaves: jnp.stack(leaves), *turns)
         return self._close(self.arrays, state, opening, total, stacked)
 

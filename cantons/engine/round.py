@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from cantons.engine.aggregation import aggregation_of, keep_report
-from cantons.engine.client import Slot, Turn, as_arrays, keyed, sent_to, take_turn, where
+from cantons.engine.client import Slot, Turn, as_arrays, keyed, take_turn, where
 from cantons.engine.mapping import Fanout, map_clients
 from cantons.protocol import (
     Algorithm,
@@ -132,26 +132,44 @@ def one_round(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays
     return close_round(algorithm, clock, arrays, state, opening, total, turns)
 
 
-def exchange(algorithm: Algorithm, arrays: Arrays, state: State, batch: int = 1) -> tuple[Message, Upload]:
-    """The message to and the upload from one client, as shapes; online it meets `batch` examples in a step."""
+class Exchange(NamedTuple):
+    """All that travels between the server and one client in a round."""
 
-    def once(arrays: Arrays, state: State) -> tuple[Message, Upload]:
+    request: PyTree  # what the client asks for
+    message: Message
+    upload: Upload
+
+
+class Up(NamedTuple):
+    """What goes up where clients ask for parts of the message."""
+
+    request: PyTree
+    upload: Upload
+
+
+def exchange(algorithm: Algorithm, arrays: Arrays, state: State, batch: int = 1) -> Exchange:
+    """What travels to and from one client, as shapes; online it meets `batch` examples in a step."""
+
+    def once(arrays: Arrays, state: State) -> Exchange:
         client = jax.tree.map(lambda leaf: leaf[0], state.clients)
         data = arrays.train.client(0).at(arrays.key, jnp.zeros((), jnp.int32), batch, "cycle")
         message = algorithm.broadcast(arrays.key, state.server, arrays.datacenter(algorithm, arrays.key))
-        sent = sent_to(algorithm, message, client, data)
-        return sent, as_arrays(algorithm.client_update(arrays.key, sent, client, data)[0])
+        request = algorithm.request(arrays.key, client, data)
+        sent = algorithm.select(message, request)
+        return Exchange(as_arrays(request), sent, as_arrays(algorithm.client_update(
+            arrays.key, sent, client, data)[0]))
 
     return jax.eval_shape(once, arrays, state)
 
 
 def travelling(algorithm: Algorithm, arrays: Arrays, state: State, batch: int = 1) -> tuple[PyTree, PyTree]:
-    """What goes down to and up from one client, as shapes."""
-    aggregation, (message, upload) = aggregation_of(algorithm.aggregate), exchange(algorithm, arrays, state, batch)
-    if not aggregation.on_client:
-        return message, upload
-    # The client lifts: it must know the rule's state, and sends a summand.
-    return (message, state.rule), jax.eval_shape(aggregation.carry, state.rule, upload, message)
+    """What goes down to and up from one client, as shapes; what a client asks for goes up too."""
+    aggregation, (request, message, upload) = aggregation_of(algorithm.aggregate), exchange(
+        algorithm, arrays, state, batch)
+    down = message
+    if aggregation.on_client:  # the client lifts: it must know the rule's state, and sends a summand
+        down, upload = (message, state.rule), jax.eval_shape(aggregation.carry, state.rule, upload, message)
+    return down, Up(request, upload) if jax.tree.leaves(request) else upload
 
 
 def _balanced(plan: Plan, clock: Clock, fanout: Fanout, arrays: Arrays, population: int) -> Plan:

@@ -61,7 +61,7 @@ def begin_run(problem: Problem, algorithm: Algorithm, clock: Clock, arrays: Arra
     stepper = stepper_of(problem, algorithm, clock)
     state = initial_state(algorithm, key, parts, population)
     if aggregation_of(algorithm.aggregate).init is not stateless:
-        state = with_rule(algorithm, state, exchange(algorithm, arrays, state, stepper.batch)[1])
+        state = with_rule(algorithm, state, exchange(algorithm, arrays, state, stepper.batch).upload)
     state = stepper.begin(arrays, state)
     times = f" in {copies} copies" if copies > 1 else ""
     require(copies * bytes_of(state), f"the state of {population} clients{times}")

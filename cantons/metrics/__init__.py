@@ -1,5 +1,6 @@
 """Owns: numbers from states and scores. May import: protocol, errors."""
 
+from cantons.metrics.flops import dual_encoder_flops
 from cantons.metrics.off_policy import Estimate, doubly_robust, ips
 from cantons.metrics.summary import STATISTICS, statistics
 from cantons.metrics.traffic import leaves, nbytes
@@ -8,6 +9,7 @@ __all__ = [
     "STATISTICS",
     "Estimate",
     "doubly_robust",
+    "dual_encoder_flops",
     "ips",
     "leaves",
     "nbytes",

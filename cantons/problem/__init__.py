@@ -2,6 +2,7 @@
 
 from cantons.problem.bandit import bandit
 from cantons.problem.central import CENTRAL_LOSSES, EQUAL, mixed, with_central_loss
+from cantons.problem.dual_encoder import dual_encoder
 from cantons.problem.losses import masked_mean
 from cantons.problem.residual import residual
 from cantons.problem.shaped import Shapes
@@ -17,6 +18,7 @@ __all__ = [
     "Shapes",
     "bandit",
     "classification",
+    "dual_encoder",
     "from_equinox",
     "from_flax",
     "from_functions",

@@ -9,8 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+
 from cantons.errors import InputError, check_options, unknown
-from cantons.protocol import CentralLoss, Convex, Problem
+from cantons.problem.normalize import unit_rows
+from cantons.problem.split import paths
+from cantons.protocol import Array, CentralLoss, Convex, Problem
 from cantons.ranges import NonNegative, check
 from cantons.recipe import central_loss
 
@@ -23,7 +28,43 @@ def same(problem: Problem) -> CentralLoss:
     return CentralLoss(problem.loss)
 
 
-CENTRAL_LOSSES: dict[str, Callable[..., CentralLoss]] = {"same": same}
+@central_loss
+def spreadout(problem: Problem) -> CentralLoss:
+    """How alike the rows of the tables are: the norm of all cosines between two of them. It looks at no examples.
+
+    Zhang et al., "Learning Spread-out Local Feature Descriptors", ICCV 2017, as in the public code of Ning et al.,
+    2021: the Frobenius norm, not its square, of the matrix of cosines without its diagonal.
+    """
+    if problem.tables is None:
+        raise InputError("spreadout pushes the rows of a table apart, and this problem has no tables; choose one that "
+                         "has, such as dual_encoder.")
+    wanted = problem.tables.paths
+
+    def loss(shared, private, batch):
+        leaves = zip(paths(shared), jax.tree.leaves(shared), strict=True)
+        return sum(norm_of_cosines(leaf) for path, leaf in leaves if path in wanted)
+
+    return CentralLoss(loss, needs_data=False)
+
+
+def norm_of_cosines(table: Array) -> Array:
+    """The Frobenius norm of the cosines between two different rows, of the N x d numbers in a table.
+
+    >>> norm_of_cosines(jnp.array([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0]]))  # two pairs of ones, one for each order
+    Array(1.4142135, dtype=float32)
+    """
+    rows = unit_rows(table)
+    size, width = rows.shape
+    if size > 4 * width:
+        # X X' and X'X have the same norm, and X'X is small: N d^2 products instead of N^2 d. Its squared norm is at
+        # least N^2 / d, so above 4 d rows the diagonal, N, is at most a quarter of it: no digits are lost.
+        squares = ((rows.T @ rows) ** 2).sum() - ((rows**2).sum(axis=1) ** 2).sum()
+    else:
+        squares = (jnp.where(jnp.eye(size, dtype=bool), 0, rows @ rows.T) ** 2).sum()
+    return jnp.where(squares > 0, jnp.sqrt(jnp.where(squares > 0, squares, 1)), 0)
+
+
+CENTRAL_LOSSES: dict[str, Callable[..., CentralLoss]] = {"same": same, "spreadout": spreadout}
 
 
 def with_central_loss(problem: Problem, loss: str | Mapping[str, Any] | CentralLoss = "same",

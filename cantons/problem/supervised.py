@@ -10,6 +10,7 @@ from cantons.models import Architecture, Model, Named, architecture
 from cantons.models import linear as linear_model
 from cantons.problem.assemble import assemble, convex_if_linear
 from cantons.problem.bandit import bandit
+from cantons.problem.dual_encoder import dual_encoder
 from cantons.problem.losses import LOSSES, Loss, same_sign, squared
 from cantons.problem.ranking import area_under_curve
 from cantons.problem.residual import residual
@@ -66,8 +67,8 @@ def linear(data: Shaped, *, split: str = "none", labels: Literal["real", "sign"]
 
 
 PROBLEMS: dict[str, Callable[..., Problem]] = {
-    "bandit": bandit, "classification": classification, "regression": regression, "residual": residual,
-    "target": target}
+    "bandit": bandit, "classification": classification, "dual_encoder": dual_encoder, "regression": regression,
+    "residual": residual, "target": target}
 
 
 def problem_from_spec(spec: Mapping[str, Any]) -> Problem:

@@ -20,7 +20,7 @@ from cantons.options import meanings, options_of
 from cantons.protocol import Recipe
 from cantons.ranges import Range, alternatives, note
 from cantons.study.blame import blame_user
-from cantons.study.example import example_problems, first_fitting
+from cantons.study.example import example_problems, first_fitting, random_sequences
 from cantons.study.registry import REGISTRY, make, part
 
 
@@ -105,7 +105,8 @@ def federation_of(name: str, options: Mapping[str, Any]) -> Federation:
 def what_travels(recipe: Recipe) -> tuple[list, list, str]:
     """Every leaf that goes down and up, and for which example."""
     images, contexts = digits(clients=5), synthetic_bandit(clients=5, contexts=5, test_contexts=0)
-    (example, data, problem), algorithm = first_fitting(recipe, example_problems(images, images, contexts))
+    sequences = random_sequences(clients=5, examples=20, test=0)
+    (example, data, problem), algorithm = first_fitting(recipe, example_problems(images, images, contexts, sequences))
     message, upload = shapes_that_travel(problem, algorithm, data.train, data.central)
     return leaves(message), leaves(upload), example
 

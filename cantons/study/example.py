@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
-from cantons.data import Federation, pooled
+from cantons.data import Federation, from_clients, pooled
 from cantons.errors import InputError
 from cantons.models import mlp
-from cantons.problem import bandit, classification, residual, with_central_loss
+from cantons.problem import bandit, classification, dual_encoder, residual, with_central_loss
 from cantons.protocol import Algorithm, Problem, Recipe
 from cantons.study.resolve import check_start
 
@@ -23,9 +24,10 @@ class Example(NamedTuple):
     problem: Problem
 
 
-def example_problems(labels: Federation, rows: Federation, contexts: Federation) -> list[Example]:
-    """A network for `labels`, two linear models for `rows` and a bandit, each with a shared and a private part; and the
-    network again, beside a datacenter."""
+def example_problems(labels: Federation, rows: Federation, contexts: Federation,
+                     sequences: Federation) -> list[Example]:
+    """A network for `labels`, two linear models for `rows` and a bandit, each with a shared and a private part; the
+    network again, beside a datacenter; and a dual encoder for `sequences`, whose table has a loss there."""
     network = classification(labels, mlp(hidden=(16,)), split="output")
     halves: dict[str, Any] = {"shared_features": "first_half", "private_features": "second_half"}
     return [
@@ -38,7 +40,21 @@ def example_problems(labels: Federation, rows: Federation, contexts: Federation)
         Example(f"a network {labels.input_shape[0]}-16-{labels.classes} whose last layer (layer1) is private, and a "
                 "datacenter with the same loss", replace(labels, central=pooled(labels.train)),
                 with_central_loss(network)),
+        Example(f"vectors of {sequences.classes} things, which a datacenter spreads out", sequences, with_central_loss(
+            dual_encoder(sequences, width=4), "spreadout")),
     ]
+
+
+def random_sequences(clients: int, examples: int, test: int, things: int = 40) -> Federation:
+    """Clients with some things each, in random order: which comes next?"""
+    random, own = np.random.default_rng(4), things // 4
+
+    def client() -> tuple[np.ndarray, np.ndarray]:
+        met = random.choice(things, own, replace=False)[random.integers(0, own, (examples + test, 4))]
+        return met[:, :3].astype(np.int32), met[:, 3].astype(np.int32)
+
+    return from_clients({f"client{number}": client() for number in range(clients)}, classes=things,
+                        test=test / (examples + test))
 
 
 def first_fitting(recipe: Recipe, examples: list[Example]) -> tuple[Example, Algorithm]:

@@ -106,6 +106,8 @@ def build_parts(problem: Problem, data: Federation, algorithm: Recipe, clock: Re
     if built.needs.counts_once and ticking.repeats:
         raise InputError(f"{algorithm.name} breaks when one upload counts twice; sample without replacement.")
     check_datacenter(algorithm.name, built, problem, data.central)
+    check_tables(problem, data)
+    built.needs.examples(data.train)
     try:
         ticking.check(built, rounds)
     except InputError as error:
@@ -126,6 +128,24 @@ def check_datacenter(name: str, algorithm: Algorithm, problem: Problem, central:
     if wants and central is not None and central.longest < needs.central_rows:
         raise InputError(f"{name} draws batches of {needs.central_rows} examples of the datacenter, which has "
                          f"{central.longest}; lower central_batch_size, or set it to none for all of them.")
+
+
+def check_tables(problem: Problem, data: Federation) -> None:
+    """Refuse examples that look at rows which the problem's tables do not have."""
+    if problem.tables is None:
+        return
+    sets = {"the training examples": data.train, "the test examples": data.test, "the datacenter": data.central,
+            "the validation examples": data.validation, **data.sets}
+    if data.new is not None:
+        sets |= {"the new clients' training examples": data.new.train, "the new clients' test examples": data.new.test}
+    for words, examples in sets.items():
+        if examples is None or not np.sum(examples.sizes):
+            continue
+        numbers = np.asarray(problem.tables.rows(examples.pooled().full()))
+        odd = numbers[(numbers < -1) | (numbers >= problem.tables.size)]
+        if odd.size:
+            raise InputError(f"{words} look at row {odd[0]} of the problem's tables, which have {problem.tables.size} "
+                             "rows, numbered from 0; give the problem larger tables, or number the rows anew.")
 
 
 def build_clock(clock: Recipe, data: Federation) -> Clock:

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from cantons.data.checks import as_array, check_sizes, is_real
-from cantons.engine import Arrays, message_held, seed_keys, sent_to
+from cantons.engine import Arrays, message_held, seed_keys
 from cantons.errors import InputError, unknown
 from cantons.protocol import Algorithm, Problem, PyTree, Snapshot, State
 
@@ -99,8 +99,7 @@ class Trained:
             if message is None:
                 message = self.algorithm.broadcast(key, server, Arrays(train, central, (), key).datacenter(
                     self.algorithm, key))
-            sent = sent_to(self.algorithm, message, client, data)
-            return self.algorithm.model(jax.random.fold_in(key, index), sent, client, data)
+            return self.algorithm.model(jax.random.fold_in(key, index), message, client, data)
 
         return jax.jit(personal)
 

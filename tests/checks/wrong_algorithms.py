@@ -214,7 +214,7 @@ def asks_with_its_private_part(base, problem):
     def select(message, request):
         return jax.tree.map(lambda leaf: leaf + 0.0 * leaf + request, message)
 
-    return base._replace(request=lambda client, data: jnp.mean(jax.tree.leaves(client.private)[0]), select=select)
+    return base._replace(request=lambda key, client, data: jnp.mean(jax.tree.leaves(client.private)[0]), select=select)
 
 
 def silent_clients_learn(base, problem):

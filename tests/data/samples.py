@@ -168,7 +168,8 @@ def text_npz(folder: Path) -> tuple[Path, dict[str, Any]]:
 
 
 SAMPLES: dict[str, Sample] = {"csv": csv, "hdf5": hdf5, "huggingface": huggingface, "leaf": leaf, "libsvm": libsvm,
-                              "movielens": movielens, "npz": npz, "parquet": parquet, "stream": stream, "text": text}
+                              "movie_sequences": movielens, "movielens": movielens, "npz": npz, "parquet": parquet,
+                              "stream": stream, "text": text}
 VARIANTS: dict[str, tuple[str, Sample]] = {
     "leaf, strings": ("leaf", leaf_text), "libsvm, gzipped": ("libsvm", libsvm_gz),
     "movielens, .dat": ("movielens", movielens_dat), "movielens, .npz": ("movielens", movielens_npz),

@@ -9,7 +9,7 @@ import pytest
 
 import cantons as ct
 from cantons.algorithm import ROUNDS
-from cantons.protocol import Algorithm, Diagnostics, Needs, Problem, PyTree, Sum
+from cantons.protocol import Algorithm, Diagnostics, Needs, Problem, PyTree, Sum, TableRows
 from cantons.recipe import algorithm
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -104,27 +104,30 @@ def row_sparse(problem, population, *, step_size: float = 0.2):
         init_server=lambda key, shared, private: Table(shared),
         init_client=lambda key, shared, private: private,
         broadcast=lambda key, server, central: server.shared["table"],
-        request=lambda client, data: data.full().inputs[0],
+        request=lambda key, client, data: data.full().inputs[0],
         select=lambda table, row: {"row": row, "value": table[row]},
         client_update=client_update,
-        aggregate=Sum(lift=lambda upload, sent: jnp.zeros(population).at[upload["row"]].set(upload["gradient"]),
+        aggregate=Sum(lift=lambda upload, sent: TableRows(upload["row"][None], upload["gradient"][None], population),
                       finish=lambda key, total: total),
         server_update=lambda key, server, total, central: Table({"table": server.shared["table"] - step_size * total}),
-        model=lambda key, sent, client, data: (whole(sent), client))
+        model=lambda key, table, client, data: ({"table": table}, client))
 
 
 @pytest.mark.parametrize("engine", [ct.Local(devices=1), ct.Local(devices=2, group=2), ct.Plain(compile=True)],
                          ids=["scan", "groups", "plain"])
-def test_an_evaluation_scores_the_model_made_of_what_a_client_asked_for(engine):
-    """Each client's row walks to its own target, and on its own row the sparse model is the shared one."""
+def test_an_evaluation_scores_the_whole_model_whatever_a_client_asked_for(engine):
+    """Each client's row walks to its own target; a test example may look at a row that its client never held."""
     goals = np.array([3.0, -1.0, 0.5, 8.0])
-    data = ct.from_clients({str(row): (np.full(2 + row, row), np.full(2 + row, goal))
-                            for row, goal in enumerate(goals)}, test=0)
+    owner = np.repeat(np.arange(4), 3)
+    row = (owner + np.tile([0, 0, 1], 4)) % 4  # the last example of each is a test, about the row of the next client
+    data = ct.federation(row, goals[row], owner, test=np.tile([False, False, True], 4))
     result = ct.run(table_problem(4), data, row_sparse(), rounds=5, precision="float64", engine=engine)
     np.testing.assert_allclose(result.model.state.server.shared["table"], goals * (1 - 0.6**5), atol=1e-12)
     for which in ("personal", "shared"):
         np.testing.assert_allclose(result.clients[f"train.{which}.loss"], (goals * 0.6**5) ** 2, atol=1e-12)
+        np.testing.assert_allclose(result.clients[f"test.{which}.loss"], np.roll((goals * 0.6**5) ** 2, -1), atol=1e-12)
     assert result.summary["down_bytes_per_message"] == 8 + 8  # one row's number and value
+    assert result.summary["up_bytes_per_upload"] == 8 + 8 + 8  # the number it asked with, and again with its gradient
     np.testing.assert_allclose(result.predict(np.array([2]), client=2), goals[2] * (1 - 0.6**5), atol=1e-12)
 
 

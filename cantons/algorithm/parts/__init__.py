@@ -1,1 +1,1 @@
-"""Owns: what several methods are made of, and no method. May import: aggregate, options, ranges, protocol, errors."""
+"""Owns: what methods are made of, and no method. May import: aggregate, problem, options, ranges, protocol, errors."""

@@ -97,15 +97,19 @@ class Work(NamedTuple):
             return (self.steps or self.epochs) * size
         return self.epochs * size if self.steps is None else self.steps * self.batch_size
 
+    def draw(self, key: Key, data: Data, number: Array | int) -> Batch:
+        """The batch of one of the `steps`."""
+        assert self.batch_size is not None
+        return data.sample(jax.random.fold_in(key, number), self.batch_size)
+
     def fold(self, key: Key, data: Data, body: Callable[[PyTree, Batch], PyTree], carry: PyTree) -> PyTree:
         """Fold `body` over the batches this work consists of."""
         if self.batch_size is None:
             whole = data.full()
             return jax.lax.fori_loop(0, self.steps or self.epochs, lambda _, carry: body(carry, whole), carry)
         if self.steps is not None:
-            size = self.batch_size
             return jax.lax.fori_loop(0, self.steps, lambda number, carry: body(
-                carry, data.sample(jax.random.fold_in(key, number), size)), carry)
+                carry, self.draw(key, data, number)), carry)
         if self.epochs == 1:
             return data.epoch(key, self.batch_size, body, carry)
         size = self.batch_size
