@@ -31,7 +31,8 @@ MODELS_SMALL = {"linear": {}, "mlp": {"hidden": [3]}, "cnn": {"channels": [2], "
                 "embedding": {"vocabulary": 5}, "gru": {"vocabulary": 5, "width": 2, "units": 3}}
 EXAMPLES = {"logistic": "synthetic", "classification": "synthetic", "linear": "restaurants",
             "regression": "restaurants",
-            "residual": "restaurants", "target": "drifting_targets", "bandit": "synthetic_bandit"}
+            "residual": "restaurants", "target": "drifting_targets", "bandit": "synthetic_bandit",
+            "dual_encoder": "movie_sequences"}
 
 
 HALF = {"name": "from_clients", "fraction": 0.5}
@@ -50,7 +51,7 @@ def find_fits(samples: dict[str, dict[str, Any]]) -> Fits:
                 for data, table in _tables(samples).items()}
     methods = {}
     for name in REGISTRY["problem"]:
-        data = next(iter([EXAMPLES.get(name), *(data for data, fitting in problems.items() if name in fitting)]))
+        data = EXAMPLES.get(name) or next(data for data, fitting in problems.items() if name in fitting)
         study = {**_bare(name), "data": _tables(samples)[data]}
         mixed = {**study, "problem": {**study["problem"], "central_loss": "same"}, "central": HALF}
         methods[name] = [
