@@ -1,5 +1,9 @@
 """Memory is estimated before it is taken."""
 
+import os
+from pathlib import Path
+
+import numpy as np
 import pytest
 
 from cantons import memory
@@ -26,3 +30,16 @@ def test_where_the_system_tells_nothing_nothing_is_refused(monkeypatch):
     monkeypatch.setattr(memory, "_of_machine", lambda: None)
     monkeypatch.setattr(memory, "_of_container", lambda: None)
     memory.require(2**80, "anything")
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="this system does not tell how much a process holds")
+def test_what_was_freed_goes_back_to_the_system():
+    def resident():
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+    held = [np.ones(6000) for _ in range(4000)]  # 183 MiB in pieces that the C library keeps for itself
+    kept = held[::100] + held[-1:]
+    del held
+    before = resident()
+    memory.give_back()
+    assert resident() < before - 100 and all(piece.sum() == 6000 for piece in kept)

@@ -44,6 +44,11 @@ def dual_encoder(data: Shaped, *, vocabulary: Classes | None = None, width: Coun
         raise InputError("dual_encoder needs to know how many things there are, and this data has classes=None; give "
                          "vocabulary.")
 
+    targets = getattr(getattr(data, "train", None), "targets", None)
+    if targets is not None and getattr(targets, "ndim", 0) != 1:
+        raise InputError("dual_encoder predicts one thing for each example, and these examples have several targets; "
+                         "give rows such as those of movie_sequences.")
+
     def init(key):
         table_key, hidden_key = jax.random.split(key)
         table = jax.random.uniform(table_key, (size, width), minval=-START, maxval=START)

@@ -12,6 +12,7 @@ import jax
 from cantons.data import with_validation
 from cantons.engine import blank_snapshot
 from cantons.errors import InputError, Notice
+from cantons.memory import give_back
 from cantons.problem import problem_from_spec
 from cantons.protocol import Problem, Recipe
 from cantons.study.checkpoint import Checkpoints
@@ -75,6 +76,7 @@ def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recip
         if found is None or not found[1]:
             raise InputError(f"{path} holds no sound checkpoint yet; let the run go on (--resume) or finish.")
         _check_checkpoint(there, found[1])
+    give_back()
     return Trained(problem, built, found[0], data, study["seed"], study["precision"])
 
 

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from cantons.errors import InputError
+from cantons.memory import give_back
 from cantons.protocol import Evaluation, Progress, Session, Snapshot
 from cantons.study.callbacks import Callback
 from cantons.study.checkpoint import Checkpoints
@@ -86,6 +87,7 @@ class Loop:
                 return self._play(self.session.begin(initial))
         finally:
             self.session.close()
+            give_back()
 
     def _play(self, state: Any) -> list[Finished]:
         for log, snapshot in zip(self.logs, self.session.whole(state), strict=True):

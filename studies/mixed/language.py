@@ -1,7 +1,7 @@
 """The language model of "Mixed Federated Learning" (Augenstein et al., 2022, sections 5.2 and C.2.2).
 
     python studies/mixed/language.py [--quick | --small] [--figure 1 | 10 | 11] [--methods NAME ...]
-                                     [--minutes M] [--data DIR] [--out DIR] [--draw]
+                                     [--rate ETA] [--minutes M] [--data DIR] [--out DIR] [--draw]
 
 Clients are authors of blogs (blogs_by_author.npz) and the datacenter has articles of an encyclopedia (wikitext2.npz),
 in place of the paper's Stack Overflow and Wikipedia. A GRU reads 100 characters and predicts the next at every place.
@@ -395,10 +395,11 @@ def main(arguments: list[str] | None = None) -> None:
         minutes={"type": float, "help": "when to end; after all rounds if left out"},
         rounds={"type": int, "help": "in place of the usual number"},
         every={"type": int, "help": "rounds in a turn, between two measurements"},
+        rate={"type": float, "help": "eta, in place of Table 8's"},
         seed={"type": int, "default": 0, "help": "of starting point, cohorts and batches"},
         draw={"action": "store_true", "help": "the figure and the table of an earlier call, and no more"})
     settings = (QUICK if given.quick else SMALL if given.small else Settings())._replace(
-        seed=given.seed, **{name: getattr(given, name) for name in ("rounds", "every") if getattr(given, name)})
+        seed=given.seed, **{name: getattr(given, name) for name in ("rounds", "every", "rate") if getattr(given, name)})
     path = given.out / f"figure{given.figure}.json"
     if given.draw and not path.exists():
         raise SystemExit(f"{path} is not there; run without --draw first.")

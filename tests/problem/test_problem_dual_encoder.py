@@ -122,6 +122,9 @@ def test_mistakes_are_refused(batch):
         ct.dual_encoder(Shapes((3, 2)), vocabulary=5)
     with pytest.raises(InputError, match="classes=None; give vocabulary"):
         ct.dual_encoder(Shapes((3,)))
+    texts = {"ann": (np.zeros((4, 3), np.int32), np.zeros((4, 2), np.int32))}
+    with pytest.raises(InputError, match="several targets"):
+        ct.dual_encoder(ct.from_clients(texts, classes=3))
     with pytest.raises(InputError, match="inputs of type float64"):
         PROBLEM.loss(SHARED, {}, batch._replace(inputs=jnp.ones((ROWS, CONTEXT))))
     with pytest.raises(InputError, match="spreadout .* no tables"):
