@@ -27,7 +27,7 @@ from cantons.data.read.stream import from_iterable, from_stream, stream
 from cantons.data.read.text import from_texts, read_authors, sequences, text
 from cantons.data.registry import SOURCES
 from cantons.data.skew import label_counts, label_skew, size_quantiles
-from cantons.data.split.central import CENTRAL, with_central
+from cantons.data.split.central import CENTRAL, from_labels, with_central
 from cantons.data.split.divide import Division, NaturalDivision, from_table
 from cantons.data.split.flower import flower_clients
 from cantons.data.split.holdout import with_validation
@@ -66,6 +66,7 @@ __all__ = [
     "flower_clients",
     "from_clients",
     "from_iterable",
+    "from_labels",
     "from_sizes",
     "from_stream",
     "from_table",
