@@ -282,3 +282,21 @@ def test_what_a_mixed_run_lacks_is_said(problem, data, numbers, least_squares):
 def test_weights_that_make_no_sense_are_refused(least_squares, weights):
     with pytest.raises(InputError, match="weights"):
         with_central_loss(least_squares, "same", weights)
+
+
+def test_everything_in_one_place_is_gradient_descent_on_both_losses(play, quadratics, rows):
+    inputs, targets = rows
+    pooled, x = quadratics.mean(quadratics.examples), START
+    for _ in range(6):
+        centre = W_C * 2 * inputs.T @ (inputs @ x - targets) / len(targets)
+        x = x - 0.05 * (W_F * pooled.gradients(x)[0] + centre)
+    same(shared(play(ct.central(step_size=0.05, steps=2, batch_size=None), 3)), x)
+
+
+def test_the_weight_is_inside_everything_that_clients_minimise(numbers):
+    joint = ct.residual(numbers, shared_features=[0, 1], private_features=[2])
+    weighed = with_central_loss(joint, "same", [0.25, 1.0])
+    outputs, targets, mask = np.ones(4), np.arange(4.0), np.ones(4)
+    assert weighed.residual.loss(outputs, targets, mask) == 0.25 * joint.residual.loss(outputs, targets, mask)
+    bowl = with_central_loss(ct.regression(numbers, ct.linear(), l2=0.8), "same", [0.25, 1.0])
+    assert bowl.convex.curvature == 0.25 * 0.8

@@ -162,3 +162,14 @@ def test_pooled_rows_are_a_handle_on_all(mixed):
     key = jax.random.key(0)
     for one, other in zip(jax.tree.leaves(whole.sample(key, 7)), jax.tree.leaves(handle.sample(key, 7)), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_the_dissimilarity_goes_by_proportions(mixed):
+    """Weights that are all doubled double the gradients: G~^2 is four times as large, and B~^2 the same."""
+    recipe = ct.one_way_transfer(steps=1, batch_size=None, central_batch_size=None, step_size=1e-6)
+    small, large = (ct.run(with_central_loss(ct.classification(mixed, ct.mlp(hidden=[6])), "same", weights), mixed,
+                           recipe, rounds=1, evaluate_every=1, precision="float64").history[0]
+                    for weights in ([0.3, 0.7], [0.6, 1.4]))
+    assert small["round"] == large["round"] == 0
+    assert large["server.dissimilarity_G2"] == pytest.approx(4 * small["server.dissimilarity_G2"], rel=1e-9)
+    assert large["server.dissimilarity_B2"] == pytest.approx(small["server.dissimilarity_B2"], rel=1e-9)
