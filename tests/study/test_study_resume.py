@@ -81,11 +81,17 @@ def test_ended_by_a_signal_it_goes_on_to_the_same_bits(tmp_path, number):
     study, out = tmp_path / "study.toml", tmp_path / "run"
     study.write_text(STUDY.replace("rounds = 6", "rounds = 2000000").replace("every = 2", "every = 50")
                      + "[engine]\ndevices = 1\n")
+    # Whoever runs the tests may ignore the signal, as nohup does, and children inherit that.
+    ours = signal.signal(number, signal.SIG_DFL)
     process = subprocess.Popen(command(study, out), stderr=subprocess.PIPE)
-    while not list(out.glob("checkpoints/*/commit_success.txt")) and process.poll() is None:
-        time.sleep(0.02)
-    process.send_signal(number)
-    process.communicate(timeout=60)
+    signal.signal(number, ours)
+    try:
+        while not list(out.glob("checkpoints/*/commit_success.txt")) and process.poll() is None:
+            time.sleep(0.02)
+        process.send_signal(number)
+        process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == -number
     rounds = max(int(path.name) for path in (out / "checkpoints").iterdir() if path.name.isdecimal()) + 70
     for folder in (out, tmp_path / "calm"):
