@@ -82,8 +82,9 @@ def test_every_method_takes_a_rule_or_says_why_not(name, numbers):
     """A method either says that its uploads are averages, or refuses in a sentence; none is left in between."""
     from cantons.study.resolve import choose_rule
 
-    problems = ct.residual(numbers, shared_features=[0, 1], private_features=[1, 2]), ct.regression(
-        numbers, ct.linear())
+    plain = ct.regression(numbers, ct.linear())
+    joint = ct.residual(numbers, shared_features=[0, 1], private_features=[1, 2])
+    problems = joint, plain, ct.with_central_loss(plain)
     for problem in problems:
         try:
             built = ALGORITHMS[name]().build(problem, 7)

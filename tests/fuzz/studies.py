@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import json
 import math
 from functools import cache
@@ -54,10 +55,11 @@ def find_fits(samples: dict[str, dict[str, Any]]) -> Fits:
         data = EXAMPLES.get(name) or next(data for data, fitting in problems.items() if name in fitting)
         study = {**_bare(name), "data": _tables(samples)[data]}
         mixed = {**study, "problem": {**study["problem"], "central_loss": "same"}, "central": HALF}
-        methods[name] = [
-            (algorithm, clock, tried is mixed) for algorithm in REGISTRY["algorithm"] for clock in REGISTRY["clock"]
-            for tried in (study, mixed)
-            if _works({**tried, "algorithm": _method(algorithm), "clock": {"name": clock}}, resolved=True)]
+        methods[name] = []
+        for algorithm, clock in itertools.product(REGISTRY["algorithm"], REGISTRY["clock"]):
+            more = {"algorithm": _method(algorithm), "clock": {"name": clock}}
+            fitting = [tried is mixed for tried in (study, mixed) if _works({**tried, **more}, resolved=True)]
+            methods[name] += [(algorithm, clock, each) for each in fitting[:1]]
     return Fits(problems, methods)
 
 
