@@ -69,7 +69,8 @@ def make_problem(table: Mapping[str, Any], federation: Any) -> Problem:
     built = make("problem", options, federation)
     if not isinstance(built, Problem):
         raise InputError(f"{table['name']} returned a {type(built).__name__}; return a Problem.")
-    built = built if built.spec is not None else built._replace(spec=options)
+    if built.spec is None:
+        built = built._replace(spec={key: value for key, value in table.items() if key not in central})
     return with_central(built, **central)
 
 

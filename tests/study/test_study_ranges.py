@@ -10,16 +10,16 @@ import cantons as ct
 from cantons.options import options_of
 from cantons.ranges import HUGE, INT32, TINY, Named, Range, alternatives, note
 from cantons.study.describe import describe_part
-from cantons.study.read import check_part
+from cantons.study.read import TAKES_FIRST, check_part
 from cantons.study.registry import REGISTRY
 
 NEEDED = {"path": "x", "targets": "y", "inputs": "x", "client": "who", "time": "when", "clients": 2, "vocabulary": 2,
-          "source": {"name": "digits"}, "model": "linear"}
+          "source": {"name": "digits"}, "model": "linear", "fraction": 0.5, "labels": [0]}
 PARTS = [(kind, name) for kind, known in REGISTRY.items() for name in known]
 
 
 def options(kind, name):
-    return options_of(REGISTRY[kind][name], given=int(kind == "problem")).parameters
+    return options_of(REGISTRY[kind][name], given=int(kind in TAKES_FIRST)).parameters
 
 
 def numbers(hint):
@@ -88,7 +88,7 @@ def test_what_is_outside_is_refused_when_read_and_what_is_inside_is_not(kind, na
 def test_what_is_outside_is_refused_in_python_too(kind, name):
     for option, number, span, wrap in ranged(kind, name):
         chosen = {key: value for key, value in table(kind, name).items() if key not in ("name", "model")}
-        given = [None] * (kind == "problem") + [None] * (name in ("classification", "regression"))
+        given = [None] * (kind in TAKES_FIRST) + [None] * (name in ("classification", "regression"))
         for value in outside(number, span):
             with pytest.raises(ct.InputError, match=rf"{option}.* is .*; give "):
                 REGISTRY[kind][name](*given, **{**chosen, option: wrap(value)})
