@@ -129,6 +129,17 @@ def metrics(groups: Sequence[Group]) -> list[str]:
     return found
 
 
+def test_sets(groups: Sequence[Group]) -> dict[tuple[str, str], str]:
+    """The test sets that are nobody's in particular: {(set, metric): the column of the shared model's score}."""
+    found: dict[tuple[str, str], str] = {}
+    for run in (run for group in groups for run in group.runs):
+        for key in run.history[-1]:
+            match key.split("."):
+                case [name, "shared", metric]:
+                    found[name, metric] = key
+    return found
+
+
 def diagnostics(groups: Sequence[Group]) -> dict[str, str]:
     """The numbers that algorithms and rules give of themselves, whatever they are: {what it is called: its column}."""
     found: dict[str, str] = {}

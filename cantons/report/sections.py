@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cantons.report import figures
-from cantons.report.collect import Group, diagnostics, differences, metrics, scored_set, shown
+from cantons.report.collect import Group, diagnostics, differences, metrics, scored_set, shown, test_sets
 from cantons.report.duel import verdict
 from cantons.report.markup import element, figure, folded, gallery, table
 from cantons.report.table import cells, comparison_rows, legend
@@ -56,6 +56,16 @@ def learning(groups: Sequence[Group]) -> str:
     note = "Means over the clients." + (
         " Lines are means over seeds; bands reach from the smallest seed to the largest." if _several(groups) else "")
     return element("h2", "Learning curves") + element("p", note, "note") + gallery(drawn)
+
+
+def whole_sets(groups: Sequence[Group]) -> str:
+    """The shared model on test sets that are nobody's in particular, if there are any."""
+    drawn = [figure(f"{name.capitalize()}: {metric}", partial(figures.curves, groups, key, f"{metric} on {name}"))
+             for (name, metric), key in test_sets(groups).items() if _anywhere(groups, key)]
+    if not drawn:
+        return ""
+    note = "The shared model on whole test sets, whose examples all count the same, whoever they belong to."
+    return element("h2", "Test sets") + element("p", note, "note") + gallery(drawn)
 
 
 def online(groups: Sequence[Group]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cantons.report.collect import Group, Run, diagnostics, metrics, scored_set
+from cantons.report.collect import Group, Run, diagnostics, metrics, scored_set, test_sets
 from cantons.report.numbers import score
 
 COLUMNS = {  # the title of each, and what it means where that is not plain
@@ -35,8 +35,8 @@ def comparison_rows(groups: Sequence[Group]) -> list[dict[str, Any]]:
     """One row per method: its score at the end, as the mean over seeds, and what it cost.
 
     "metric" says what the scores are, "spread" is the standard deviation over seeds of "personal", or of "online" where
-    there are no test rows; a number that the runs do not have, or that is not finite, is None. Diagnostics
-    come last, under their own names.
+    there are no test rows; a number that the runs do not have, or that is not finite, is None. Last come, under their
+    own names, the shared model's scores on test sets that are nobody's in particular, and diagnostics.
     """
     metric, place = metrics(groups)[0], scored_set(groups)
     tested = place == "test"
@@ -56,6 +56,7 @@ def comparison_rows(groups: Sequence[Group]) -> list[dict[str, Any]]:
             "bound": _first(group, BOUNDS),
             "kib_per_client": _mean(group.final("bytes_per_client") / 1024),
             "ms_per_round": _mean(np.array([1000 * _seconds_per_round(run) for run in group.runs])),
+            **{name: _mean(group.final(key)) for (name, each), key in test_sets(groups).items() if each == metric},
             **{name: _mean(group.final(key)) for name, key in diagnostics(groups).items()},
         })
     return rows

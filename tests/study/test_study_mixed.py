@@ -1,6 +1,7 @@
 """Studies with a [central] table: they run, resume, sweep, load and report like any other."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -93,6 +94,9 @@ def test_a_sweep_and_a_comparison_of_it_run(study):
     compared = play("compare", study, "--algorithm", "fedavg", "--algorithm", "one_way_transfer", "--algorithm",
                     "only_central", "--seeds", "1", "--out", "compare")
     assert compared.exit_code == 0, compared.output
+    assert "inference" in compared.output, "the shared model on everybody's test rows is shown"
+    page = Path("compare/report.html").read_text()
+    assert "Test sets" in page and "Inference: accuracy" in page
 
 
 def test_another_datacenter_is_another_study(study):
