@@ -23,9 +23,9 @@ PACKAGE = Path(__file__).parents[1] / "cantons"
 DOORS = {"files.py", "study/lock.py"}
 # Calls that write, whatever they are given, and those that may be given a buffer or a file that `writing` opened.
 WRITERS = {"write_text", "write_bytes", "touch", "mkdir", "makedirs", "rename", "renames", "symlink_to", "hardlink_to",
-           "to_csv", "to_parquet", "savez", "savez_compressed", "save_file", "tofile", "mkstemp", "NamedTemporaryFile",
+           "to_csv", "to_parquet", "save_file", "tofile", "mkstemp", "NamedTemporaryFile",
            "memmap", "dump", "copy2", "copyfile", "copytree"}
-INTO = {"save", "savetxt", "savefig"}
+INTO = {"save", "savez", "savez_compressed", "savetxt", "savefig"}
 BUFFERS = {"file", "drawn", "stdout"}
 
 

@@ -38,15 +38,14 @@ from cantons.files import (
     write_text,
     writing,
 )
-from cantons.study.checkpoint import UNFINISHED, Checkpoints
+from cantons.study.checkpoint import Checkpoints
 from cantons.study.fingerprint import Fingerprint, check_same, fingerprint
 from cantons.study.lock import NAME as LOCK
 from cantons.study.lock import Lock
 from cantons.study.plain import plain
 from cantons.study.reading import read_clients, read_environment, read_summary, read_table
 
-PACKAGES = ("cantons", "jax", "jaxlib", "numpy", "optax", "equinox", "orbax-checkpoint", "scikit-learn", "flax",
-            "torch", "vowpalwabbit")
+PACKAGES = ("cantons", "jax", "jaxlib", "numpy", "optax", "equinox", "scikit-learn", "flax", "torch", "vowpalwabbit")
 FILES = ("study.json", "environment.json", "metrics.jsonl", "clients.csv", "summary.json")
 # Every study that was ever run has these.
 KEYS = ("name", "seed", "rounds", "algorithm", "data")
@@ -107,7 +106,7 @@ class Folder:
         checkpoints = self.path / "checkpoints"
         return (self.summary_file.exists()
                 or (self.metrics_file.exists() and self.metrics_file.stat().st_size > 0)
-                or (checkpoints.is_dir() and any(UNFINISHED not in each.name for each in checkpoints.iterdir())))
+                or (checkpoints.is_dir() and not all(map(is_part, checkpoints.iterdir()))))
 
     def _check_ours(self) -> None:
         """Refuse a place that holds anything but a run, or the little that a run leaves that was killed at once."""

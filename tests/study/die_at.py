@@ -7,7 +7,6 @@ Counted is what changes files inside the folder (by default the one after --out)
 making and removing files and folders, and fsync. The process ends with exit code 137 just before operation N: without
 flushing, without `finally`, without its locks being given back. If there are fewer operations (N = 0: never die), the
 command ends as usual, and the last line on standard error is "N file operations". `--list` prints each operation there.
-What tensorstore writes inside a checkpoint is not Python's and not counted; the renaming that makes it valid is.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class Death:
     def __init__(self, at: int, inside: Path, shown: bool = False):
         self.at, self.inside, self.shown = at, os.path.realpath(inside), shown
         self.count = 0
-        self._lock = threading.Lock()  # orbax works in threads
+        self._lock = threading.Lock()  # writers may work in threads
 
     def watch(self) -> None:
         sys.addaudithook(self._hear)

@@ -162,7 +162,6 @@ def in_a_child(kind: str, folder: Path, at: int) -> Ended:
 
     The process is forked from this one, in which all is imported and JAX has not begun: that saves most of its time.
     """
-    import orbax.checkpoint  # noqa: F401
     from die_at import Death
 
     import cantons.cli.compare

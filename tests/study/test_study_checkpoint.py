@@ -72,6 +72,17 @@ def test_a_key_comes_back_as_a_key_of_its_kind(tmp_path, implementation):
     jax.tree.map(np.testing.assert_array_equal, bits(loaded), bits(state))
 
 
+@pytest.mark.parametrize("leaf", [
+    np.float64(0.1), np.arange(6, dtype=np.uint32).reshape(2, 3), np.array([True, False]), np.zeros((0, 3), np.float32),
+    np.arange(6.0).reshape(2, 3).T, jnp.arange(3, dtype=jnp.bfloat16), np.array([1 + 2j], np.complex64)])
+def test_a_leaf_of_any_type_and_shape_comes_back(tmp_path, leaf):
+    Checkpoints(tmp_path).save(1, {"leaf": leaf, "file": np.ones(1)}, {"seconds": 0.1, "loss": float("inf")})
+    loaded, about, complaints = Checkpoints(tmp_path).newest({"leaf": np.zeros_like(leaf), "file": np.zeros(1)})
+    assert not complaints and about == {"seconds": 0.1, "loss": float("inf")}
+    assert loaded["leaf"].dtype == leaf.dtype
+    np.testing.assert_array_equal(np.asarray(loaded["leaf"]), np.asarray(leaf))
+
+
 SAVED = {"model": np.zeros((2, 3)), "round": np.int32(4)}
 
 

@@ -116,7 +116,8 @@ def test_whoever_writes_to_a_run_folder_needs_its_lock(tmp_path, labels):
 def test_a_folder_in_which_nothing_was_trained_is_no_obstacle(tmp_path, left, resume):
     for name in left:
         if name.endswith("/"):
-            (tmp_path / name / "2.orbax-checkpoint-tmp").mkdir(parents=True)
+            (tmp_path / name).mkdir()
+            (tmp_path / name / ".2.npz.0123abcd.part").write_text("")
         else:
             (tmp_path / name).write_text(json.dumps({**STUDY, "seed": 9}) if name == "study.json" else "")
     with Folder(tmp_path).open(STUDY, resume) as folder:
@@ -265,7 +266,7 @@ def test_a_damaged_study_is_told_and_kept_aside_if_the_checkpoint_is_of_the_same
 def test_a_damaged_study_is_refused_if_no_checkpoint_says_what_was_run(copy, labels):
     (copy / "study.json").write_bytes(b"{")
     for checkpoint in (copy / "checkpoints").iterdir():
-        shutil.rmtree(checkpoint / "about")
+        checkpoint.write_bytes(b"")
     with pytest.raises(ct.InputError, match="cannot read .*study.json, which should be JSON"):
         play(labels, copy, resume=True)
     assert (copy / "study.json").read_bytes() == b"{" and not (copy / "study.json.damaged").exists()
@@ -273,12 +274,13 @@ def test_a_damaged_study_is_refused_if_no_checkpoint_says_what_was_run(copy, lab
 
 @pytest.mark.parametrize("empty", [False, True])
 def test_a_damaged_checkpoint_is_kept_aside(copy, labels, whole, empty):
-    shutil.rmtree(copy / "checkpoints" / "12" / ("" if empty else "state"))
-    (copy / "checkpoints" / "12").mkdir(exist_ok=True)
+    last = copy / "checkpoints" / "12.npz"
+    last.write_bytes(b"" if empty else last.read_bytes()[:-9])
     notices = Notices()
     again = play(labels, copy, resume=True, callbacks=[notices])
     assert "the checkpoint of round 12 is damaged" in notices.sentences[0]
-    assert sorted(path.name for path in (copy / "checkpoints").iterdir()) == ["12", "12.damaged", "4", "8"]
+    assert sorted(path.name for path in (copy / "checkpoints").iterdir()) == [
+        "12.npz", "12.npz.damaged", "4.npz", "8.npz"]
     assert rows_of(copy) == rows_of(whole.folder)
     jax.tree.map(np.testing.assert_array_equal, again.model.state, whole.model.state)
 
@@ -345,7 +347,7 @@ def test_a_disk_that_is_full_at_any_operation_costs_nothing_but_the_time(tmp_pat
     full_disk.inside = str(tmp_path / "calm")
     write_all(tmp_path / "calm")
     operations, calm = full_disk.count, contents(tmp_path / "calm")
-    assert operations > 40
+    assert operations > 30
     for number in range(1, operations + 1):
         out = tmp_path / f"full{number}"
         full_disk.at, full_disk.count, full_disk.inside = number, 0, str(out)
@@ -357,7 +359,7 @@ def test_a_disk_that_is_full_at_any_operation_costs_nothing_but_the_time(tmp_pat
         assert contents(out) == calm, f"after operation {number}"
 
 
-@pytest.mark.parametrize("number", [9, 30, 45])
+@pytest.mark.parametrize("number", [9, 20, 33])
 def test_a_run_on_a_full_disk_resumes_to_the_same_bits(tmp_path, full_disk, labels, whole, number):
     full_disk.at, full_disk.count, full_disk.inside = number, 0, str(tmp_path / "run")
     with pytest.raises(CannotWrite, match="No space left on device"):
