@@ -30,6 +30,11 @@ from cantons.recipe import algorithm, problem
 @problem
 def fails(data):
     return {}["x"]
+def helper(table):
+    return table["y"]
+@problem
+def deeper(data):
+    return helper({})
 @problem
 def leaves(data):
     sys.exit(3)
@@ -91,6 +96,7 @@ def test_a_folder_is_no_study_and_an_endless_file_neither(tmp_path):
     "problem=odd_top:x": "odd_top:x failed with RuntimeError: at the top",
     "problem=odd_syntax:x": "cannot find the problem 'odd_syntax:x': invalid syntax",
     "problem=odd_parts:fails": 'odd_parts.py, line 7: return {}["x"]',
+    "problem=odd_parts:deeper": 'odd_parts.py, line 9: return table["y"]',
     "problem=odd_parts:leaves": "odd_parts:leaves failed with SystemExit: 3",
     "problem=odd_parts:nothing": "odd_parts:nothing returned a NoneType; return a Problem",
     "problem=odd_parts:strange": "cannot tell which options strange has",
