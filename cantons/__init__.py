@@ -41,6 +41,10 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.clock import online as online
     from cantons.clock import rounds as rounds
     from cantons.data import Federation as Federation
+    from cantons.data import at_random as at_random
+    from cantons.data import by_label as by_label
+    from cantons.data import by_name as by_name
+    from cantons.data import by_size as by_size
     from cantons.data import classification_bandit as classification_bandit
     from cantons.data import csv as csv
     from cantons.data import digits as digits
@@ -86,6 +90,7 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.problem import residual as residual
     from cantons.problem import target as target
     from cantons.problem import with_central_loss as with_central_loss
+    from cantons.problem import with_group_losses as with_group_losses
     from cantons.protocol import Algorithm as Algorithm
     from cantons.protocol import Averages as Averages
     from cantons.protocol import Batch as Batch
@@ -117,15 +122,16 @@ _HOMES = {
     "cantons.checks": "check",
     "cantons.clock": "online rounds",
     "cantons.data":
-        "Federation classification_bandit csv digits drifting_targets federation from_clients from_iterable "
-        "from_stream hdf5 huggingface leaf libsvm movie_sequences movielens npz parquet restaurants stream synthetic "
-        "synthetic_bandit synthetic_mixture task_protocol text with_central with_validation",
+        "Federation at_random by_label by_name by_size classification_bandit csv digits drifting_targets federation "
+        "from_clients from_iterable from_stream hdf5 huggingface leaf libsvm movie_sequences movielens npz parquet "
+        "restaurants stream synthetic synthetic_bandit synthetic_mixture task_protocol text with_central "
+        "with_validation",
     "cantons.engine": "Local Plain",
     "cantons.errors": "InputError",
     "cantons.models": "cnn embedding gru linear mlp",
     "cantons.problem":
         "bandit classification dual_encoder from_equinox from_flax from_functions logistic regression residual target "
-        "with_central_loss",
+        "with_central_loss with_group_losses",
     "cantons.protocol": "Algorithm Averages Batch CentralLoss Clock Problem Stack StackRule Sum SumRule",
     "cantons.study.callbacks": "Callback",
     "cantons.study.load": "load",

@@ -43,6 +43,7 @@ class Batch(NamedTuple):
     inputs: PyTree
     targets: PyTree
     mask: Array
+    group: Array | tuple[()] = ()  # the number of the client's group, where clients are of several
 
 
 class Data(Protocol):
@@ -51,6 +52,10 @@ class Data(Protocol):
     @property
     def size(self) -> Array | int:
         """How many examples there are."""
+
+    @property
+    def group(self) -> Array | tuple[()]:
+        """The number of the client's group, where clients are of several; otherwise nothing."""
 
     def sample(self, key: Key, size: int) -> Batch:
         """`size` examples drawn uniformly with replacement."""
@@ -101,16 +106,40 @@ class Examples(Protocol):
         """The same examples in the same order, dealt out anew: `size` to each owner, and the rest to the last."""
 
 
+class CentralData(Protocol):
+    """A handle on the datacenter's examples: of one kind, and batches are `Batch`, or of several, and {name: Batch}."""
+
+    def sample(self, key: Key, size: int) -> Any: ...
+
+    def full(self) -> Any: ...
+
+
+class CentralExamples(Protocol):
+    """What the datacenter has: `Examples` of one owner, or several kinds of them."""
+
+    @property
+    def longest(self) -> int: ...
+
+    def client(self, index: Array | int) -> CentralData: ...
+
+
 class Datacenter(NamedTuple):
     """What the server may use besides its state: examples of its own, and the key of a round to draw them with."""
 
-    examples: Data | None  # None: it has none
+    examples: CentralData | None  # None: it has none
     key: Key
     pooled: Data | None = None  # those of all clients, for references that ask for them (`Needs.pooled`)
 
-    def batch(self, step: Array | int, size: int) -> Batch | None:
+    def batch(self, step: Array | int, size: int) -> Any:
         """The batch of a central step: it follows from the seed, the round and the step, whoever draws it."""
         return None if self.examples is None else self.examples.sample(jax.random.fold_in(self.key, step), size)
+
+
+class Groups(NamedTuple):
+    """Which of several populations each client is of."""
+
+    names: tuple[str, ...]
+    numbers: np.ndarray  # int32[clients]: the place of its group among the names
 
 
 class Population(Protocol):
@@ -124,6 +153,10 @@ class Population(Protocol):
 
     @property
     def names(self) -> Sequence[str]: ...
+
+    @property
+    def groups(self) -> Groups | None:
+        """None: all clients are of one kind."""
 
 
 class Federated(Protocol):
@@ -179,12 +212,29 @@ class SetMetric(NamedTuple):
     finish: Callable[[PyTree], float]  # these arrays, for all examples and on the host -> the metric
 
 
+class CentralTerm(NamedTuple):
+    """One of several losses of a datacenter."""
+
+    name: str
+    loss: Callable[[PyTree, PyTree, Any], Array]  # (shared, private, the centre's batch), its weight inside
+    weight: float
+
+
 class CentralLoss(NamedTuple):
     """The loss of the datacenter, f_c."""
 
     loss: Callable[[PyTree, PyTree, Any], Array]  # (shared, private, batch)
     needs_data: bool = True  # False: it looks at no examples, and its batch is None
     weights: tuple[float, float] = (1.0, 1.0)  # (w_f, w_c), which the clients' loss and this one have inside
+    terms: tuple[CentralTerm, ...] = ()  # where it is the sum of several
+    kinds: tuple[str, ...] = ()  # the names of the examples that these look at, where each has its own
+
+
+class GroupLoss(NamedTuple):
+    """One of several populations of clients, in a problem where each has a loss of its own."""
+
+    name: str
+    weight: float  # which its loss has inside
 
 
 class Tables(NamedTuple):
@@ -215,6 +265,7 @@ class Problem(NamedTuple):
     numeric_targets: bool = False  # targets are quantities: labels, numbered 0, 1, ..., will not do
     check_inputs: Callable[[PyTree], None] = lambda inputs: None  # refuses those from which nothing can be predicted
     tables: Tables | None = None  # arrays of which a client needs some rows only, where there are any
+    groups: tuple[GroupLoss, ...] = ()  # in the order of the data's, where `loss` asks a batch for its group
 
 
 class Receipt(NamedTuple):
@@ -537,7 +588,7 @@ class Parts(NamedTuple):
     algorithm: Algorithm  # and as it was built
     clock: Clock
     data: Federated
-    central: Examples | None
+    central: CentralExamples | None
     seed: int
 
     @property

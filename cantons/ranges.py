@@ -205,12 +205,17 @@ def _declares(choice: Any) -> bool:
         return any(isinstance(each, Range | Entries | Keys | Named) for each in get_args(choice)[1:])
     if get_origin(choice) is Literal:
         return True
-    return any(_declares(each) for inner in get_args(choice) for each in alternatives(inner)) if _is_list(choice) else (
-        False)
+    inner = get_args(choice)[-1:] if _is_list(choice) or _is_table(choice) else ()
+    return any(_declares(each) for one in inner for each in alternatives(one))
 
 
 def _is_list(choice: Any) -> bool:
     return get_origin(choice) in (list, Sequence)
+
+
+def _is_table(choice: Any) -> bool:
+    """Of names that the user gives, with values that are all of one type."""
+    return get_origin(choice) in (dict, Mapping)
 
 
 def _takes(choice: Any, value: Any) -> bool:
@@ -257,6 +262,9 @@ def _check_one(name: str, choice: Any, value: Any) -> None:
                 check(f"{name}.{key}", hint, value[key])
     if named is not None:
         _check_named(name, named, {"name": value} if isinstance(value, str) else value)
+    if _is_table(choice):
+        for key, each in value.items():
+            check(f"{name}.{key}", get_args(choice)[1], each)
     if _is_list(choice):
         for index, element in enumerate(value):
             check(f"{name}[{index}]", get_args(choice)[0], element)

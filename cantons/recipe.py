@@ -25,15 +25,17 @@ def algorithm(build: Callable[Concatenate[Problem, int, ...], Algorithm]) -> Cal
 def clock(build: Callable[Concatenate[int, ...], Clock]) -> Callable[..., Recipe]:
     """Decorate `def name(population, *, options...) -> Clock`.
 
-    A clock that wants to know when whose examples come, where the data says so, has `arrivals` as its second argument.
+    A clock may want to know what the data says of its clients: after `population` it has an argument `arrivals`, when
+    whose examples come, or `groups`, who is of which; either is None where the data says nothing.
     """
     wants = [parameter.name for parameter in inspect.signature(build).parameters.values()
-             if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
-    if len(wants) == 1:
-        return _recipe("clock", build, given=1, build_with=lambda population, arrivals=None, **options: build(
-            population, **options))
-    return _recipe("clock", build, given=2, build_with=lambda population, arrivals=None, **options: build(
-        population, arrivals, **options))
+             if parameter.kind is parameter.POSITIONAL_OR_KEYWORD][1:]
+
+    def build_with(population, arrivals=None, groups=None, **options):
+        known = {"arrivals": arrivals, "groups": groups}
+        return build(population, **{name: known[name] for name in wants}, **options)
+
+    return _recipe("clock", build, given=1 + len(wants), build_with=build_with)
 
 
 def rule(build: Callable[..., Rule]) -> Callable[..., Recipe]:

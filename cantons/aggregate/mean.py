@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from cantons.protocol import Average, Report, SumRule
+from cantons.protocol import Aggregator, Average, Averages, Report, Sum, SumRule
 from cantons.recipe import rule
 
 
@@ -33,3 +33,12 @@ def divided(total: Average) -> Average:
     """A sum of weighted values and of their weights, as the mean and the weight behind it."""
     value, weight = total
     return Average(jax.tree.map(lambda leaf: leaf / jnp.maximum(weight, jnp.finfo(weight.dtype).tiny), value), weight)
+
+
+def as_sum(aggregate: Aggregator) -> Sum:
+    """An algorithm's aggregation by adding, be it one of its own or the mean of averages."""
+    if isinstance(aggregate, Sum):
+        return aggregate
+    assert isinstance(aggregate, Averages)
+    read = aggregate.read
+    return Sum(lambda upload, message: _scale(read(upload).weight, read(upload)), lambda key, total: divided(total))

@@ -17,6 +17,7 @@ import optax
 from cantons.aggregate import divided, weighted_mean
 from cantons.algorithm.parts.centre import CentralWork, centre_of
 from cantons.algorithm.parts.dissimilarity import dissimilarity_probe
+from cantons.algorithm.parts.groups import by_group, for_each_group, mapped, refuse_groups, sum_of
 from cantons.algorithm.parts.schedule import as_schedule, usual_step
 from cantons.algorithm.parts.select_rows import Absent, map_tables, select_rows, tables_of
 from cantons.algorithm.parts.training import (
@@ -30,7 +31,7 @@ from cantons.algorithm.parts.training import (
     get_optimizer,
     trainer,
 )
-from cantons.algorithm.parts.trees import add, norm, scale, subtract, zeros
+from cantons.algorithm.parts.trees import add, choose, norm, scale, subtract, zeros
 from cantons.errors import InputError
 from cantons.options import Flat
 from cantons.protocol import Algorithm, Array, Average, Averages, Diagnostics, Problem, PyTree, Sum
@@ -86,6 +87,7 @@ class Message(NamedTuple):
     shared: PyTree
     step_size: Array
     central_gradient: PyTree  # added to every local gradient; nothing where none is transferred
+    group: Array | tuple[()] = ()  # the client's, where there are several
 
 
 class Upload(NamedTuple):
@@ -101,22 +103,24 @@ def parallel_training(problem: Problem, population: int, *, local: Flat[LocalWor
                       merging: Flat[Merging], rows: Count | None = None) -> Algorithm:
     """A round of FedAvg beside some steps of the centre, both from the same model; their changes are added.
 
-    Where clients make K steps and the centre J, it minimises K times the clients' loss plus J times the centre's.
+    Where clients make K steps and the centre J, it minimises K times the clients' loss plus J times the centre's. Where
+    clients are of several groups with losses of their own, each group has a round of FedAvg, with a centre or without.
 
     rows: how many rows of each table of the problem a client has room for; it is sent those its examples look at, and
         no others. With none, clients hold whole tables.
     """
-    clients, centre = clients_of(problem, local, optimizer, serving), centre_of(problem, central)
+    refuse_groups(problem, rows)
+    clients, centre = clients_of(problem, local, optimizer, serving), centre_of(problem, central, or_groups=True)
     merge_optimizer = get_optimizer(merging.merge_optimizer)(merging.merge_step_size)
 
     def init_server(key, shared, private):
-        return Server(shared, private, clients.init_optimizer(shared), merge_optimizer.init(shared), (), (),
-                      jnp.zeros((), jnp.int32))
+        return Server(shared, private, for_each_group(problem, clients.init_optimizer(shared)),
+                      merge_optimizer.init(shared), (), (), jnp.zeros((), jnp.int32))
 
     def server_update(key, server, mean, central):
         trained = centre.train(central, server)
-        federated, optimizer_state = clients.serve(mean, server)
-        change = add(subtract(trained.shared, server.shared), subtract(federated, server.shared))
+        federated, optimizer_state = clients.change(mean, server)
+        change = add(subtract(trained.shared, server.shared), federated)
         shared, merge_state = step_along(merge_optimizer, change, server.merge_state, server)
         return server._replace(shared=shared, private=trained.private, optimizer_state=optimizer_state,
                                merge_state=merge_state, round=server.round + 1)
@@ -124,7 +128,7 @@ def parallel_training(problem: Problem, population: int, *, local: Flat[LocalWor
     whole = Algorithm(init_server, clients.init, clients.broadcast, clients.update, clients.averages, server_update,
                       clients.model, needs=centre.needs, diagnostics=Diagnostics(probe=dissimilarity_probe(
                           problem, local.batch_size, central.central_batch_size)))
-    return select_rows(whole, problem, local.work, rows)
+    return select_rows(by_group(whole, problem), problem, local.work, rows)
 
 
 @algorithm
@@ -133,7 +137,8 @@ def one_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
                      central_batch_size: Count | None = 32, rows: Count | None = None) -> Algorithm:
     """FedAvg whose clients add one gradient of the central loss, taken before the round, to each of theirs.
 
-    With server_optimizer = "adam" it is the paper's adaptive variant (Figure 12).
+    With server_optimizer = "adam" it is the paper's adaptive variant (Figure 12). Clients of several groups are one
+    population here, whose mean is over the cohort.
 
     central_batch_size: examples of the datacenter behind that gradient; with none, all it has.
     rows: how many rows of each table of the problem a client has room for; it is sent those its examples look at, and
@@ -170,7 +175,9 @@ def two_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
     """Parallel training in which either side adds the other's mean gradient of the last round to each of its own.
 
     Each side then follows both losses, and the two changes are added: merge_step_size = 0.5 is the setting in which it
-    moves as far as the others do, and only then is a faster run more than a doubled step.
+    moves as far as the others do, and only then is a faster run more than a doubled step. Where clients are of several
+    groups with losses of their own, each is a side: of n sides, each adds the gradients of all others, and 1 / n is
+    the fair setting.
 
     federated_gradient: "change" takes the clients' mean gradient from their changes, which needs plain SGD at clients;
         "raw" lets them send the sum of their gradients too, for any optimiser and twice the upload.
@@ -178,21 +185,29 @@ def two_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
         no others. With none, clients hold whole tables.
     """
     check_row_steps(rows, optimizer)
+    refuse_groups(problem, rows)
     raw = federated_gradient == "raw"
     if not raw and optimizer != PLAIN_STEPS:
         raise InputError("two_way_transfer takes the clients' gradients from their changes, which needs "
                          "client_optimizer = \"sgd\" without clip_norm; use them, or let clients send their gradients "
                          "with federated_gradient = \"raw\".")
     clients = clients_of(problem, local, optimizer, serving, by_central_gradient, counts_steps=True, raw=raw)
-    centre = centre_of(problem, central)
+    centre = centre_of(problem, central, or_groups=True)
     merge_optimizer = get_optimizer(merging.merge_optimizer)(merging.merge_step_size)
 
     def init_server(key, shared, private):
-        return Server(shared, private, clients.init_optimizer(shared), merge_optimizer.init(shared), zeros(shared),
-                      zeros(shared), jnp.zeros((), jnp.int32))
+        return Server(shared, private, for_each_group(problem, clients.init_optimizer(shared)),
+                      merge_optimizer.init(shared), zeros(shared), for_each_group(problem, zeros(shared)),
+                      jnp.zeros((), jnp.int32))
 
     def broadcast(key, server, central):
-        return Message(server.shared, clients.schedule(server.round), server.central_gradient)
+        return Message(server.shared, clients.schedule(server.round), of_the_others(server))
+
+    def of_the_others(server):
+        if not problem.groups:
+            return server.central_gradient
+        everybody = add(server.central_gradient, sum_of(problem, server.federated_gradient))
+        return subtract(for_each_group(problem, everybody), server.federated_gradient)
 
     def lift(upload, message):
         # -Delta_i / eta - K_i g~_c: the sum of the gradients that the client met, without what was added to them.
@@ -206,12 +221,17 @@ def two_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
 
     def server_update(key, server, cohort, central):
         mean, met = cohort
-        trained = centre.train(central, server, server.federated_gradient)
-        federated, optimizer_state = clients.serve(mean, server)
-        change = add(subtract(trained.shared, server.shared), subtract(federated, server.shared))
+        trained = centre.train(central, server, sum_of(problem, server.federated_gradient))
+        federated, optimizer_state = clients.change(mean, server)
+        change = add(subtract(trained.shared, server.shared), federated)
         shared, merge_state = step_along(merge_optimizer, change, server.merge_state, server)
         return Server(shared, trained.private, optimizer_state, merge_state,
-                      scale(1 / trained.steps, trained.gradient_sum), met.value, server.round + 1)
+                      scale(1 / trained.steps, trained.gradient_sum), latest(met, server.federated_gradient),
+                      server.round + 1)
+
+    def latest(met, before):  # a group of which nobody was heard keeps its gradient
+        return mapped(problem, lambda met, old: choose(met.weight > 0, met.value, old))(met, before) if (
+            problem.groups) else met.value
 
     def complete(server, cohort, lacking, central):
         mean, met = cohort  # a client meets no gradient in the rows that it does not hold
@@ -222,7 +242,7 @@ def two_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
                           lambda server: {"central_gradient": norm(server.central_gradient),
                                           "federated_gradient": norm(server.federated_gradient)},
                           probe=dissimilarity_probe(problem, local.batch_size, central.central_batch_size)))
-    return select_rows(whole, problem, local.work, rows, Absent(clients.step_weight, complete))
+    return select_rows(by_group(whole, problem), problem, local.work, rows, Absent(clients.step_weight, complete))
 
 
 class Clients(NamedTuple):
@@ -236,6 +256,7 @@ class Clients(NamedTuple):
     averages: Averages
     init_optimizer: Callable[[PyTree], PyTree]
     serve: Callable[[Average, Server], tuple[PyTree, PyTree]]  # SERVEROPT: -> (the federated model, optimizer_state)
+    change: Callable[[Average, Server], tuple[PyTree, PyTree]]  # the same: -> (its change, optimizer_state)
     step_weight: Callable[[Upload], Array]  # what one step of a client, or all of them, weigh in the mean change
     complete: Callable[[Server, Average, Array, PyTree], Average]  # where clients hold some rows only; see there
 
@@ -288,6 +309,14 @@ def clients_of(problem: Problem, local: LocalWork, optimizer: LocalOptimizer, se
         change = scale(mean.value[1], mean.value[0]) if per_step else mean.value
         return step_along(server_optimizer, change, server.optimizer_state, server)
 
+    def change(mean, server):
+        def of_one(mean, optimizer_state):
+            federated, optimizer_state = serve(mean, server._replace(optimizer_state=optimizer_state))
+            return subtract(federated, server.shared), optimizer_state
+
+        changes, optimizer_state = mapped(problem, of_one)(mean, server.optimizer_state)
+        return sum_of(problem, changes), optimizer_state
+
     def step_weight(upload):
         return upload.weight if per_step else upload.weight * upload.steps
 
@@ -303,7 +332,8 @@ def clients_of(problem: Problem, local: LocalWork, optimizer: LocalOptimizer, se
         return mean._replace(value=(change, mean.value[1]) if per_step else change)
 
     return Clients(schedule, init_client, broadcast, client_update, model,
-                   Averages(read, weighted_mean().build()), server_optimizer.init, serve, step_weight, complete)
+                   Averages(read, weighted_mean().build()), server_optimizer.init, serve, change, step_weight,
+                   complete)
 
 
 def step_along(optimizer: optax.GradientTransformation, change: PyTree, state: PyTree,

@@ -56,7 +56,8 @@ class Case:
 
     def on(self, engine: Engine, clock: Recipe | None = None) -> Stage:
         """The algorithm on another engine, or with another clock."""
-        built = None if clock is None else clock.build(self.data.population, self.data.arrivals)
+        built = None if clock is None else clock.build(
+            self.data.population, self.data.arrivals, self.data.clients.groups)
         return Stage(self.problem, self.recipe, self.algorithm, self.data, engine, built)
 
 

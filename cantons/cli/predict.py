@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from cantons.data.centres import kinds_of
 from cantons.data.checks import check_numbers
 from cantons.data.prepare.scaling import scale_inputs
 from cantons.data.ragged import from_sizes
@@ -77,5 +78,4 @@ def _rescaled(rows: np.ndarray, made_by: Mapping[str, Any], trained: Trained) ->
                          f"there: {error}") from error
     asked = from_sizes(rows, np.zeros(len(rows)), np.array([len(rows)]))
     whole = scale_inputs(replace(data, central=asked), how)
-    assert whole.central is not None
-    return whole.central.inputs
+    return kinds_of(whole.central)["central"].inputs

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from cantons.errors import InputError
-from cantons.protocol import Array, Clock, Key, Plan
-from cantons.ranges import Count
+from cantons.protocol import Array, Clock, Groups, Key, Plan
+from cantons.ranges import Count, check
 from cantons.recipe import clock
 from cantons.shuffle import permutation
 
 
 @clock
-def rounds(population: int, *, cohort: Count | None = None, replace: bool = False,
-           available: np.ndarray | str | None = None) -> Clock:
+def rounds(population: int, groups: Groups | None = None, *, cohort: Count | Mapping[str, Count] | None = None,
+           replace: bool = False, available: np.ndarray | str | None = None) -> Clock:
     """Draw `cohort` clients per round, uniformly without (or with) replacement; None takes all of them.
 
-    cohort: clients per round; none takes all of them.
+    cohort: clients per round; none takes all of them. Where clients are of several groups, {"phones": 10, "cars": 5}
+        draws so many of each.
     replace: draw with replacement: a client drawn twice works once and counts twice.
     available: a trace of who can be drawn: a boolean array [rounds, clients], or an npz file with one named
         `available`; row t (repeated from the start when it ends) is for round t. A round with fewer available clients
         than the cohort takes all of them.
     """
+    if isinstance(cohort, Mapping):
+        if replace or available is not None:
+            raise InputError("a cohort of each group is drawn without replacement, from all of the group; leave "
+                             "replace and available out, or give one number as cohort.")
+        return _cohorts_of_groups(population, groups, cohort)
     if cohort is None:
         cohort = population
     if cohort > population and not replace:
@@ -43,6 +51,27 @@ def rounds(population: int, *, cohort: Count | None = None, replace: bool = Fals
         return _cohort_plan(jnp.sort(permutation(key, population)(jnp.arange(cohort))), population)
 
     return Clock(cohort, True, (), sample, actors_hear=True)
+
+
+def _cohorts_of_groups(population: int, groups: Groups | None, cohort: Mapping[str, int]) -> Clock:
+    """So many clients of each group."""
+    if groups is None or set(cohort) != set(groups.names):
+        there = "it has none" if groups is None else f"they are {', '.join(groups.names)}"
+        raise InputError(f"cohort is {dict(cohort)}; name each group of the data once: {there}.")
+    members = [np.flatnonzero(groups.numbers == number).astype(np.int32) for number in range(len(groups.names))]
+    counts = [cohort[name] for name in groups.names]
+    for name, count, ids in zip(groups.names, counts, members, strict=True):
+        check(f"cohort.{name}", Count, count)
+        if count > len(ids):
+            raise InputError(f"cohort.{name} is {count} but the group has only {len(ids)} clients; give at most "
+                             f"{len(ids)}.")
+
+    def sample(members: list[Array], key: Key, round: Array) -> Plan:
+        drawn = [jnp.asarray(ids)[permutation(jax.random.fold_in(key, number), len(ids))(jnp.arange(count))]
+                 for number, (ids, count) in enumerate(zip(members, counts, strict=True))]
+        return _cohort_plan(jnp.sort(jnp.concatenate(drawn)), population)
+
+    return Clock(sum(counts), True, members, sample, actors_hear=True)
 
 
 def _cohort_plan(ids: Array, population: int, counts: Array | None = None) -> Plan:

@@ -1,6 +1,7 @@
 """Owns: files become arrays. May import: protocol, errors, memory, optional, options, ranges, recipe, shuffle."""
 
 from cantons.data.build import federation, from_clients
+from cantons.data.centres import Centres, kinds_of
 from cantons.data.federation import Federation, Population, pooled
 from cantons.data.make.bandits import Contexts, contexts_of, synthetic_bandit
 from cantons.data.make.classification_bandit import classification_bandit
@@ -27,9 +28,10 @@ from cantons.data.read.stream import from_iterable, from_stream, stream
 from cantons.data.read.text import from_texts, read_authors, sequences, text
 from cantons.data.registry import SOURCES
 from cantons.data.skew import label_counts, label_skew, size_quantiles
-from cantons.data.split.central import CENTRAL, from_labels, with_central
+from cantons.data.split.central import CENTRAL, from_labels, with_central, with_centres
 from cantons.data.split.divide import Division, NaturalDivision, from_table
 from cantons.data.split.flower import flower_clients
+from cantons.data.split.groups import GROUPINGS, at_random, by_label, by_name, by_size
 from cantons.data.split.holdout import with_validation
 from cantons.data.split.partition import dirichlet, iid, natural, shards
 from cantons.data.split.tasks import Tasks, draw_tasks, feature_halves, task_protocol
@@ -43,6 +45,8 @@ __all__ = [
     "ASCII",
     "CENTRAL",
     "DATA",
+    "GROUPINGS",
+    "Centres",
     "Contexts",
     "Division",
     "Examples",
@@ -54,6 +58,10 @@ __all__ = [
     "Table",
     "Tasks",
     "as_stream",
+    "at_random",
+    "by_label",
+    "by_name",
+    "by_size",
     "classification_bandit",
     "contexts_of",
     "csv",
@@ -74,6 +82,7 @@ __all__ = [
     "hdf5",
     "huggingface",
     "iid",
+    "kinds_of",
     "label_counts",
     "label_skew",
     "leaf",
@@ -109,5 +118,6 @@ __all__ = [
     "task_protocol",
     "text",
     "with_central",
+    "with_centres",
     "with_validation",
 ]

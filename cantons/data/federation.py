@@ -9,10 +9,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from cantons.data.centres import Centres, kinds_of, map_kinds
 from cantons.data.checks import first_names
 from cantons.data.ragged import Ragged, from_sizes
 from cantons.errors import InputError
-from cantons.protocol import PyTree
+from cantons.protocol import Groups, PyTree
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +23,7 @@ class Population:
     train: Ragged
     test: Ragged
     names: tuple[str, ...]
+    groups: Groups | None = None  # None: all are of one kind
 
     def __post_init__(self) -> None:
         sizes = self.train.population, self.test.population, len(self.names)
@@ -31,6 +33,9 @@ class Population:
         if empty:
             raise InputError(f"no training examples for {first_names(empty)}; leave such clients out or give them "
                              "some.")
+        if self.groups is not None:
+            for rows in ("train", "test"):
+                object.__setattr__(self, rows, replace(getattr(self, rows), groups=self.groups.numbers))
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +44,7 @@ class Federation:
 
     clients: Population
     new: Population | None = None
-    central: Ragged | None = None
+    central: Ragged | Centres | None = None
     validation: Ragged | None = None  # rows of the clients to choose step sizes and the like by
     arrivals: np.ndarray | None = None  # who has an example when, [steps, clients], for the online clock
     classes: int | None = None  # how many labels there are; None for regression
@@ -49,6 +54,7 @@ class Federation:
     notes: tuple[str, ...] = ()  # what was drawn or left out on the way here, a phrase each
     spec: Mapping[str, Any] | None = None  # the named parts that rebuild this; filled by the study reader
     central_spec: Mapping[str, Any] | None = None  # and those that rebuild its datacenter, if that came from elsewhere
+    groups_spec: Mapping[str, Any] | None = None  # and its groups
     sets: Mapping[str, Ragged] = field(default_factory=dict)  # more test sets, for the shared model; each has one owner
 
     @property
@@ -80,10 +86,15 @@ class Federation:
             f"targets: {'numbers' if self.classes is None else f'{self.classes} classes'}",
             f"test set: {self.test_set}",
         ]
+        if self.clients.groups is not None:
+            names, numbers = self.clients.groups
+            lines.append("groups: " + ", ".join(
+                f"{name} ({count} clients)" for name, count in zip(names, np.bincount(numbers), strict=True)))
         if self.new is not None:
             lines.append(f"new clients: {_amounts(self.new)}")
         if self.central is not None:
-            lines.append(f"datacenter: {self.central.longest} examples")
+            lines += [f"{'datacenter' if name == 'central' else f'datacenter, {name}'}: {rows.longest} examples"
+                      for name, rows in kinds_of(self.central).items()]
         return "\n".join([*lines, *self.notes])
 
 
@@ -103,7 +114,7 @@ def map_rows(federation: Federation, change: Callable[[Ragged], Ragged]) -> Fede
         federation,
         clients=population(federation.clients),
         new=federation.new and population(federation.new),
-        central=federation.central and change(federation.central),
+        central=map_kinds(change, federation.central),
         validation=federation.validation and change(federation.validation),
         sets={name: change(rows) for name, rows in federation.sets.items()},
     )
@@ -113,7 +124,8 @@ def select_clients(clients: Population, chosen: np.ndarray) -> Population:
     """The clients for which the boolean `chosen` is true."""
 
     names = tuple(name for name, wanted in zip(clients.names, chosen, strict=True) if wanted)
-    return Population(rows_of(clients.train, chosen), rows_of(clients.test, chosen), names)
+    groups = clients.groups and clients.groups._replace(numbers=clients.groups.numbers[chosen])
+    return Population(rows_of(clients.train, chosen), rows_of(clients.test, chosen), names, groups)
 
 
 def rows_of(ragged: Ragged, chosen: np.ndarray) -> Ragged:

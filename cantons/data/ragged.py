@@ -15,7 +15,7 @@ from cantons.protocol import Array, Batch, Key, PyTree
 from cantons.shuffle import permutation
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["inputs", "targets", "starts", "sizes"],
+@partial(jax.tree_util.register_dataclass, data_fields=["inputs", "targets", "starts", "sizes", "groups"],
          meta_fields=["longest", "uniform"])
 @dataclass(frozen=True)
 class Ragged:
@@ -27,6 +27,7 @@ class Ragged:
     sizes: Array | np.ndarray
     longest: int = field(default=0)  # the largest size: known before compiling
     uniform: bool = field(default=False)  # all sizes equal: loops get a fixed length
+    groups: Array | np.ndarray | None = None  # the number of each client's group, where there are several
 
     @property
     def population(self) -> int:
@@ -36,7 +37,8 @@ class Ragged:
         """A handle on one client's rows; `index` may be traced."""
         # A uniform federation's size is a plain number, so its loops are unrolled or scanned, never searched.
         size = self.longest if self.uniform else jnp.asarray(self.sizes)[index]
-        return Examples(self.inputs, self.targets, jnp.asarray(self.starts)[index], size, self.longest)
+        group = () if self.groups is None else jnp.asarray(self.groups)[index]
+        return Examples(self.inputs, self.targets, jnp.asarray(self.starts)[index], size, self.longest, group)
 
     def pooled(self) -> Examples:
         """A handle on all rows together."""
@@ -73,11 +75,13 @@ def from_sizes(inputs: PyTree, targets: PyTree, sizes: np.ndarray) -> Ragged:
 class Examples:
     """One client's rows, as `protocol.Data`."""
 
-    def __init__(self, inputs: PyTree, targets: PyTree, start: Array, size: Array | int, longest: int):
+    def __init__(self, inputs: PyTree, targets: PyTree, start: Array, size: Array | int, longest: int,
+                 group: Array | tuple[()] = ()):
         self._rows = (inputs, targets)
         self._start = start
         self.size = size
         self.longest = longest
+        self.group = group
 
     def sample(self, key: Key, size: int) -> Batch:
         rows = jax.random.randint(key, (size,), 0, self.size, jnp.int32)  # the same rows in either precision
@@ -100,7 +104,7 @@ class Examples:
 
     def hidden(self) -> Examples:
         """No rows, of the same shapes."""
-        return Examples(*self._rows, self._start, 0, self.longest)
+        return Examples(*self._rows, self._start, 0, self.longest, self.group)
 
     def at(self, key: Key, meeting: Array, size: int, order: str) -> Moment:
         """One moment of a stream: the client meets `size` rows for the `meeting`-th time, from 0.
@@ -157,14 +161,14 @@ class Examples:
             return jnp.asarray(leaf).at[where].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
         inputs, targets = jax.tree.map(take, self._rows)
-        return Batch(inputs, targets, mask)
+        return Batch(inputs, targets, mask, self.group)
 
 
 class Moment(Examples):
     """A client's examples of one step of a stream. Of those before and after nothing can be seen."""
 
     def __init__(self, batch: Batch, size: Array | int):
-        super().__init__(batch.inputs, batch.targets, jnp.int32(0), size, batch.mask.shape[0])
+        super().__init__(batch.inputs, batch.targets, jnp.int32(0), size, batch.mask.shape[0], batch.group)
         self._batch = batch
 
     def now(self) -> Batch:

@@ -13,6 +13,7 @@ from cantons.engine.mapping import Fanout, map_clients
 from cantons.protocol import (
     Algorithm,
     Array,
+    CentralExamples,
     Clock,
     Datacenter,
     Examples,
@@ -29,7 +30,7 @@ class Arrays(NamedTuple):
     """Everything a round reads and never writes: arguments of the compiled program, not part of its text."""
 
     train: Examples
-    central: Examples | None
+    central: CentralExamples | None
     clock: PyTree
     key: Key
 

@@ -21,6 +21,7 @@ from cantons.memory import require
 from cantons.protocol import (
     Algorithm,
     Array,
+    CentralExamples,
     Clock,
     Examples,
     Key,
@@ -69,7 +70,7 @@ def begin_run(problem: Problem, algorithm: Algorithm, clock: Clock, arrays: Arra
 
 
 def blank_snapshot(problem: Problem, algorithm: Algorithm, clock: Clock, population: int, seed: int,
-                   train: Examples | None, central: Examples | None) -> Snapshot:
+                   train: Examples | None, central: CentralExamples | None) -> Snapshot:
     """A run that has not begun, for a checkpoint to be read into; some clocks and rules must see the data for that."""
     key, run_key, _ = seed_keys(seed)
     parts = starting_point(problem, key)
@@ -86,7 +87,7 @@ def blank_snapshot(problem: Problem, algorithm: Algorithm, clock: Clock, populat
 
 
 def shapes_that_travel(problem: Problem, algorithm: Algorithm, train: Examples,
-                       central: Examples | None = None) -> tuple[PyTree, PyTree]:
+                       central: CentralExamples | None = None) -> tuple[PyTree, PyTree]:
     """What goes down to and up from one client, as shapes; nothing is computed."""
     key = jax.eval_shape(lambda: jax.random.key(0))
     state = jax.eval_shape(lambda key: initial_state(algorithm, key, problem.init(key), train.population), key)

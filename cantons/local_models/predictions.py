@@ -25,6 +25,7 @@ class _Population(NamedTuple):
     train: Any
     test: Any
     names: Sequence[str]
+    groups: Any = None
 
 
 class _Federated(NamedTuple):
@@ -43,7 +44,7 @@ def with_silent_models(data: Federated, shape: Sequence[int]) -> Federated:
         return replace(examples, inputs=Predicted(inputs, zeros))
 
     def population(found: Any) -> Any:
-        return found and _Population(add(found.train), add(found.test), found.names)
+        return found and _Population(add(found.train), add(found.test), found.names, found.groups)
 
     return _Federated(population(data.clients), population(data.new), data.validation and add(data.validation))
 

@@ -1,8 +1,9 @@
 """Owns: losses, the split of a model. May import: models, data, recipe, ranges, protocol, errors, optional."""
 
 from cantons.problem.bandit import bandit
-from cantons.problem.central import CENTRAL_LOSSES, EQUAL, mixed, with_central_loss
+from cantons.problem.central import CENTRAL_LOSSES, EQUAL, mixed, mixed_with, with_central_loss
 from cantons.problem.dual_encoder import dual_encoder
+from cantons.problem.groups import grouped, with_group_losses
 from cantons.problem.losses import masked_mean
 from cantons.problem.residual import residual
 from cantons.problem.shaped import Shapes
@@ -22,14 +23,17 @@ __all__ = [
     "from_equinox",
     "from_flax",
     "from_functions",
+    "grouped",
     "linear",
     "logistic",
     "masked_mean",
     "mixed",
+    "mixed_with",
     "paths",
     "problem_from_spec",
     "regression",
     "residual",
     "target",
     "with_central_loss",
+    "with_group_losses",
 ]

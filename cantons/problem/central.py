@@ -15,11 +15,12 @@ import jax.numpy as jnp
 from cantons.errors import InputError, check_options, unknown
 from cantons.problem.normalize import unit_rows
 from cantons.problem.split import paths
-from cantons.protocol import Array, CentralLoss, Convex, Problem
+from cantons.protocol import Array, CentralLoss, CentralTerm, Convex, Problem
 from cantons.ranges import NonNegative, check
 from cantons.recipe import central_loss
 
 EQUAL = (0.5, 0.5)
+CLIENTS = "clients"  # whose weight it is, beside those of several central losses
 
 
 @central_loss
@@ -74,16 +75,63 @@ def with_central_loss(problem: Problem, loss: str | Mapping[str, Any] | CentralL
     `loss` is a name, such as "same", a table with a name and options, or a CentralLoss of your own. `weights` are w_f
     and w_c: clients minimise w_f times what they did before, so gradients, smoothness and good step sizes change with
     it; scores do not.
+
+    A datacenter may have several losses, {"web": "same", "apart": "spreadout"}, with weights by name, {"clients": 0.5,
+    "web": 0.3, "apart": 0.2}. Where it has examples of several kinds, a loss is shown those of its name.
     """
+    if isinstance(loss, Mapping) and "name" not in loss:
+        found = {name: central_loss_of(problem, each) for name, each in loss.items()}
+        return mixed_with(problem, {name: each for name, (each, _) in found.items()}, weights,
+                          {name: table for name, (_, table) in found.items()})
+    made, table = central_loss_of(problem, loss)
+    return mixed(problem, made, weights, table)
+
+
+def central_loss_of(problem: Problem, loss: str | Mapping[str, Any] | CentralLoss,
+                    ) -> tuple[CentralLoss, dict[str, Any] | None]:
+    """The loss that is meant, and the table that tells how it is made again, if there is one."""
     if isinstance(loss, CentralLoss):
-        return mixed(problem, loss, weights)
+        return loss, None
     table = {"name": loss} if isinstance(loss, str) else dict(loss)
     options = dict(table)
     name = options.pop("name", "")
     if name not in CENTRAL_LOSSES:
         raise unknown("central loss", str(name), CENTRAL_LOSSES)
     check_options(CENTRAL_LOSSES[name], {"problem", *options}, name)
-    return mixed(problem, CENTRAL_LOSSES[name](problem, **options), weights, table)
+    return CENTRAL_LOSSES[name](problem, **options), table
+
+
+def mixed_with(problem: Problem, losses: Mapping[str, CentralLoss], weights: Any,
+               tables: Mapping[str, Mapping[str, Any] | None]) -> Problem:
+    """Several central losses as one, which is their sum; `weights` are by name, and of the "clients"."""
+    if not isinstance(weights, Mapping):
+        weights = dict.fromkeys((CLIENTS, *losses), 1 / (1 + len(losses)))
+    if CLIENTS in losses or set(weights) != {CLIENTS, *losses}:
+        raise InputError(f"weights are given for {', '.join(map(str, weights))}; give one for {CLIENTS} and one for "
+                         f"each central loss: {', '.join(losses)}.")
+    for name, weight in weights.items():
+        check(f"weights.{name}", NonNegative, weight)
+
+    def term(name: str, central: CentralLoss) -> CentralTerm:
+        def loss(shared, private, batch):
+            own = None if not central.needs_data else batch[name] if isinstance(batch, dict) else batch
+            return weights[name] * central.loss(shared, private, own)
+
+        return CentralTerm(name, loss, float(weights[name]))
+
+    terms = tuple(term(name, central) for name, central in losses.items())
+    def total(shared, private, batch):
+        return sum([each.loss(shared, private, batch) for each in terms], jnp.zeros(()))
+
+    whole = CentralLoss(total, any(central.needs_data for central in losses.values()), terms=terms,
+                        kinds=tuple(name for name, central in losses.items() if central.needs_data))
+    made = mixed(problem, whole, (weights[CLIENTS], 1.0))
+    assert made.central is not None
+    of_centre = sum(each.weight for each in terms)
+    spec = None if problem.spec is None or None in tables.values() else {
+        **problem.spec, "central_loss": {name: dict(table or {}) for name, table in tables.items()},
+        "weights": dict(weights)}
+    return made._replace(spec=spec, central=made.central._replace(weights=(float(weights[CLIENTS]), of_centre)))
 
 
 def mixed(problem: Problem, central: CentralLoss, weights: Sequence[float],
@@ -107,11 +155,15 @@ def mixed(problem: Problem, central: CentralLoss, weights: Sequence[float],
         loss=loss, spec=spec,
         residual=problem.residual and problem.residual._replace(loss=residual_loss),
         convex=problem.convex and Convex(of_clients * problem.convex.curvature),
+        groups=tuple(group._replace(weight=of_clients * group.weight) for group in problem.groups),
         central=central._replace(loss=loss_of_centre, weights=(of_clients, of_centre)))
 
 
 def check_weights(weights: Sequence[float]) -> tuple[float, float]:
     """w_f and w_c."""
+    if isinstance(weights, Mapping):
+        raise InputError(f"weights are given by name, {dict(weights)}, and there is one central loss without a name; "
+                         "give two numbers, the weight of the clients' loss and that of the datacenter's.")
     check("weights", list[NonNegative], list(weights))
     if len(weights) != 2 or not sum(weights):
         raise InputError(f"weights is {list(weights)}; give two numbers from 0 on, the weight of the clients' loss and "

@@ -140,6 +140,18 @@ def test_sets(groups: Sequence[Group]) -> dict[tuple[str, str], str]:
     return found
 
 
+def populations(groups: Sequence[Group]) -> dict[tuple[str, str], str]:
+    """Where clients are of several groups: {(group, metric): the column of its clients' mean score}."""
+    place = scored_set(groups)
+    found: dict[tuple[str, str], str] = {}
+    for run in (run for group in groups for run in group.runs):
+        for key in run.history[-1]:
+            match key.split("."):
+                case [name, where, "personal", metric] if where == place:
+                    found[name, metric] = key
+    return found
+
+
 def diagnostics(groups: Sequence[Group]) -> dict[str, str]:
     """The numbers that algorithms and rules give of themselves, whatever they are: {what it is called: its column}."""
     found: dict[str, str] = {}

@@ -11,6 +11,7 @@ import numpy as np
 
 from cantons.report import figures
 from cantons.report.collect import Group, diagnostics, differences, metrics, scored_set, shown, test_sets
+from cantons.report.collect import populations as of_populations
 from cantons.report.duel import verdict
 from cantons.report.markup import element, figure, folded, gallery, table
 from cantons.report.table import cells, comparison_rows, legend
@@ -66,6 +67,16 @@ def whole_sets(groups: Sequence[Group]) -> str:
         return ""
     note = "The shared model on whole test sets, whose examples all count the same, whoever they belong to."
     return element("h2", "Test sets") + element("p", note, "note") + gallery(drawn)
+
+
+def populations(groups: Sequence[Group]) -> str:
+    """What clients score in each of their groups, if they are of several."""
+    drawn = [figure(f"{name.capitalize()}: {metric}", partial(figures.curves, groups, key, f"{metric} of {name}"))
+             for (name, metric), key in of_populations(groups).items() if _anywhere(groups, key)]
+    if not drawn:
+        return ""
+    note = f"Means over the clients of each group, on the {scored_set(groups)} examples."
+    return element("h2", "Groups") + element("p", note, "note") + gallery(drawn)
 
 
 def online(groups: Sequence[Group]) -> str:

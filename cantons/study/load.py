@@ -21,14 +21,16 @@ from cantons.study.folder import Folder, environment
 from cantons.study.reading import LOADED, read_study, rebuilding
 from cantons.study.registry import (
     foreign_parts,
+    make,
     make_algorithm,
     make_central,
     make_data,
     make_problem,
     make_recipe,
-    with_central,
+    terms_in,
+    with_terms,
 )
-from cantons.study.resolve import choose_rule, identity_of
+from cantons.study.resolve import build_clock, choose_rule, identity_of
 from cantons.study.result import Trained
 from cantons.study.source import foreign_sources
 
@@ -50,6 +52,7 @@ def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recip
                          "run_with_models(..., out=..., resume=True) with models made alike gives it back.")
     tables = {"data": study["data"]["made_by"] if data is None else None,
               "central": study["data"].get("central") if data is None else None,
+              "groups": study["data"].get("groups") if data is None else None,
               "problem": study["problem"] if problem is None else None,
               "algorithm": study["algorithm"] if algorithm is None else None,
               "clock": study["clock"], "aggregate": study.get("aggregate")}
@@ -66,7 +69,8 @@ def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recip
         built = algorithm.build(problem, population)
         if rule is not None:
             built = choose_rule(algorithm.name, built, rule)
-        clock = make_recipe("clock", study["clock"]).build(population, None if data is None else data.arrivals)
+        when = make_recipe("clock", study["clock"])
+        clock = when.build(population) if data is None else build_clock(when, data)
         try:
             template = blank_snapshot(problem, built, clock, population, study["seed"],
                                       None if data is None else data.train, None if data is None else data.central)
@@ -122,6 +126,8 @@ def _data(study: Mapping[str, Any], path: Path) -> Any:
         data = make_data(study["data"]["made_by"])
         if study["data"].get("central"):
             data = make_central(study["data"]["central"], data)
+        if study["data"].get("groups"):
+            data = make("groups", study["data"]["groups"], data)
     except InputError:
         return None
     try:
@@ -148,8 +154,9 @@ def _problem(study: dict[str, Any], data: Any, path: Path) -> Problem:
         raise InputError(f"the problem of {path} was written in Python and has no name; "
                          "give it: load(folder, problem=...).")
     if "input_shape" in spec:  # otherwise a part of it is the user's own, and asks the data for its shapes
-        central = {key: spec.pop(key) for key in ("central_loss", "weights") if key in spec}
-        return with_central(problem_from_spec(spec), **central)
+        terms = terms_in(spec)
+        bare = problem_from_spec({key: value for key, value in spec.items() if key not in terms})
+        return with_terms(bare, terms, list(terms.get("group_weights", ())))
     if data is None:
         raise InputError(f"the problem of {path} is made from its data, which is not there; "
                          "give it: load(folder, data=...).")

@@ -22,6 +22,7 @@ from cantons.ranges import Count, Fraction, NonNegative, OutOfRange, Seed, alter
 from cantons.study.blame import blame_user
 from cantons.study.folder import Folder
 from cantons.study.registry import (
+    make,
     make_algorithm,
     make_central,
     make_data,
@@ -34,11 +35,12 @@ from cantons.study.resolve import resolve
 from cantons.study.result import Result
 from cantons.study.run import run
 
-TABLES = ("data", "central", "problem", "algorithm", "clock", "aggregate", "engine")
+TABLES = ("data", "central", "groups", "problem", "algorithm", "clock", "aggregate", "engine")
 REQUIRED = ("data", "problem", "algorithm")
 LARGEST = 2**24  # bytes of a study: no text that somebody wrote is longer
 DEEPEST = 32  # tables and lists inside each other
-TAKES_FIRST = ("problem", "central_loss", "central")  # parts whose first argument is made from other tables
+TAKES_FIRST = ("problem", "central_loss", "central", "groups")  # parts whose first argument is made from other tables
+SEVERAL = ("central", "central_loss")  # parts of which a table may hold several, by names that the user gives
 USUAL = {"clock": "rounds", "engine": "local"}  # the part that is meant where none is named
 
 
@@ -50,7 +52,7 @@ class Settings(pydantic.BaseModel):
     name: str | None = None
     rounds: Count
     seed: Seed = 0
-    cohort: Count | None = None
+    cohort: Count | dict[str, Count] | None = None
     evaluate_every: Count | None = None
     validation: Fraction | None = None
     precision: Literal["float32", "float64"] = "float32"
@@ -99,15 +101,17 @@ class Study:
         return problem, data, recipe, chosen
 
     def federation(self) -> Federation:
-        """The data, with the datacenter's if there is one."""
+        """The data, with the datacenter's if there is one, and with groups."""
         data = self._built("data", make_data)
         if "central" in self.tables:
             data = self._built("central", lambda table: make_central(table, data))
+        if "groups" in self.tables:
+            data = self._built("groups", lambda table: make("groups", table, data))
         return data
 
     def _built(self, kind: str, build: Callable[[Mapping[str, Any]], Any]) -> Any:
         try:
-            with blame_user(self.tables[kind]["name"]):
+            with blame_user(self.tables[kind].get("name", "")):
                 return build(self.tables[kind])
         except InputError as error:
             raise InputError(f"[{kind}] {error}") from error
@@ -170,6 +174,8 @@ def _checked(source: str, where: str, kind: str, table: Any, folder: Path | None
     table = {"name": table} if isinstance(table, str) else table
     if not isinstance(table, Mapping):
         raise InputError(f"{source}: {where} is {shown(table)}; give a name, or a table with a name and options.")
+    if kind in SEVERAL and _is_several(table):
+        return {name: _checked(source, f"{where}.{name}", kind, each, folder) for name, each in table.items()}
     if kind in USUAL:
         table = {"name": USUAL[kind], **table}
     if "name" not in table:
@@ -190,7 +196,12 @@ def _checked(source: str, where: str, kind: str, table: Any, folder: Path | None
     except InputError as error:
         raise InputError(f"{source}: {where}.name: {table['name']!r}: {error}") from error
     if kind == "problem":
-        allowed |= {"central_loss": (str | dict, "same"), "weights": (list[NonNegative], list(EQUAL))}
+        allowed |= {"central_loss": (str | dict, "same"), "weights": (
+            list[NonNegative] | dict[str, NonNegative], list(EQUAL)),
+                    "group_losses": (dict[str, Any], {}), "group_weights": (dict[str, NonNegative], {})}
+    if kind == "problem" and isinstance(options.get("group_losses"), Mapping):
+        options["group_losses"] = {name: _checked(source, f"{where}.group_losses.{name}", "central_loss", loss, folder)
+                                   for name, loss in options["group_losses"].items()}
     for key, inner in _inner_parts(kind, allowed).items():
         if key in options:
             options[key] = _checked(source, f"{where}.{key}", inner, options[key], folder)
@@ -216,6 +227,11 @@ def _checked(source: str, where: str, kind: str, table: Any, folder: Path | None
     if kind == "data" and folder is not None and "path" in options and os.path.exists(folder / options["path"]):
         options["path"] = str(folder / options["path"])
     return {"name": table["name"], **options}
+
+
+def _is_several(table: Mapping[str, Any]) -> bool:
+    """Does this table hold several parts, by names that the user gives?"""
+    return "name" not in table and bool(table) and all(isinstance(each, str | Mapping) for each in table.values())
 
 
 def _fields(function: Callable, skip_first: bool) -> dict[str, Any]:

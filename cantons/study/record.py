@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cantons.data import Federation
+from cantons.data import Federation, Population
 from cantons.metrics import nbytes, statistics
 from cantons.protocol import Evaluation, Problem, Progress, PyTree
 
@@ -40,9 +40,22 @@ def score_row(problem: Problem, data: Federation, scores: Mapping[str, Any]) -> 
                     label = f"{'' if side == 'clients' else 'new_'}{name}.{which}.{metric}"
                     found = statistics(values, np.asarray(examples), metric in problem.maximise)
                     row |= {f"{label}.{statistic}": value for statistic, value in found.items()}
+                    row |= _group_means(population, label, values)
                     if side == "clients":
                         columns[label] = values
+    if data.clients.groups is not None:
+        names, numbers = data.clients.groups
+        columns["group"] = [names[number] for number in numbers]
     return row, columns
+
+
+def _group_means(population: Population, label: str, values: np.ndarray) -> Row:
+    """For each group the mean over its clients, as "GROUP.test.personal.accuracy"."""
+    if population.groups is None:
+        return {}
+    found = {name: values[population.groups.numbers == number] for number, name in enumerate(population.groups.names)}
+    return {f"{name}.{label}": float(np.nanmean(of_group, dtype=np.float64)) for name, of_group in found.items()
+            if np.isfinite(of_group).any()}
 
 
 def online_row(problem: Problem, progress: Progress) -> tuple[Row, Columns]:

@@ -7,6 +7,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from cantons import aggregate, algorithm, clock, data, engine, models, problem
@@ -18,6 +19,7 @@ from cantons.study.source import names_in
 REGISTRY: dict[str, Mapping[str, Callable[..., Any]]] = {
     "data": data.DATA,
     "central": data.CENTRAL,
+    "groups": data.GROUPINGS,
     "model": models.ARCHITECTURES,
     "problem": {make.__name__: make for make in (
         problem.bandit, problem.classification, problem.dual_encoder, problem.linear, problem.logistic,
@@ -30,6 +32,7 @@ REGISTRY: dict[str, Mapping[str, Callable[..., Any]]] = {
 }
 
 ENGINE = ("name", "options", "refuses", "start", "together")  # what an engine has, be it marked or not
+TERMS = ("central_loss", "weights", "group_losses", "group_weights")  # in [problem], and no options of its part
 OURS = ("model", "problem", "central_loss", "algorithm", "clock", "engine")
 DECORATORS = {"data": "cantons.data.recorded", "aggregate": "cantons.recipe.rule",
               **{kind: f"cantons.recipe.{kind}" for kind in OURS}}
@@ -56,8 +59,8 @@ def make(kind: str, table: Mapping[str, Any], *before: Any) -> Any:
 
 def make_problem(table: Mapping[str, Any], federation: Any) -> Problem:
     """A problem's models are parts of their own: a name, or a table with a name and options."""
-    options, central = dict(table), {key: table[key] for key in ("central_loss", "weights") if key in table}
-    for key in central:
+    options, terms = dict(table), terms_in(table)
+    for key in terms:
         del options[key]
     for key in problem.MODELS:
         if key in options:
@@ -70,26 +73,62 @@ def make_problem(table: Mapping[str, Any], federation: Any) -> Problem:
     if not isinstance(built, Problem):
         raise InputError(f"{table['name']} returned a {type(built).__name__}; return a Problem.")
     if built.spec is None:
-        built = built._replace(spec={key: value for key, value in table.items() if key not in central})
-    return with_central(built, **central)
+        built = built._replace(spec={key: value for key, value in table.items() if key not in terms})
+    groups = federation.clients.groups
+    return with_terms(built, terms, () if groups is None else groups.names)
+
+
+def terms_in(table: Mapping[str, Any]) -> dict[str, Any]:
+    """What the table of a problem says of the losses that make up its objective."""
+    return {key: table[key] for key in TERMS if key in table}
+
+
+def with_terms(built: Problem, terms: Mapping[str, Any], groups: Sequence[str]) -> Problem:
+    """The problem with the losses of its groups and of the datacenter, where a table tells of them."""
+    of_groups = {key: terms[key] for key in ("group_losses", "group_weights") if key in terms}
+    of_centre = {key: terms[key] for key in ("central_loss", "weights") if key in terms}
+    return with_central(with_groups(built, groups, **of_groups) if of_groups else built, **of_centre)
+
+
+def with_groups(built: Problem, names: Sequence[str], group_losses: Mapping[str, Mapping[str, Any]] | None = None,
+                group_weights: Mapping[str, float] | None = None) -> Problem:
+    """The problem in which the groups of the data, in their order, have losses and weights of their own."""
+    losses, weights = group_losses or {}, group_weights or dict.fromkeys(names, 1 / max(len(names), 1))
+    if not names or not set(losses) <= set(names) or set(weights) != set(names):
+        there = f"the groups {', '.join(names)}; name each of them" if names else "no groups; give a [groups] table too"
+        raise InputError(f"losses or weights of groups are given for {', '.join({**losses, **weights}) or 'none'}, and "
+                         f"the data has {there}.")
+    made = {name: _made_loss(losses.get(name, {"name": "same"}), built) for name in names}
+    return problem.grouped(built, made, {name: weights[name] for name in names},
+                           {name: losses.get(name, {"name": "same"}) for name in names})
 
 
 def with_central(built: Problem, central_loss: Mapping[str, Any] | None = None,
-                 weights: Sequence[float] | None = None) -> Problem:
+                 weights: Any = None) -> Problem:
     """The problem with the central loss that a table describes, ours or the user's; without one, as it is."""
     if central_loss is None:
         if weights is not None:
             raise InputError("weights are those of the clients' and the datacenter's loss; give a central_loss too, "
                              "such as \"same\".")
         return built
-    loss = make("central_loss", central_loss, built)
+    if "name" not in central_loss:  # several, by name
+        return problem.mixed_with(built, {name: _made_loss(table, built) for name, table in central_loss.items()},
+                                  weights, central_loss)
+    return problem.mixed(built, _made_loss(central_loss, built), problem.EQUAL if weights is None else weights,
+                         central_loss)
+
+
+def _made_loss(table: Mapping[str, Any], built: Problem) -> CentralLoss:
+    loss = make("central_loss", table, built)
     if not isinstance(loss, CentralLoss):
-        raise InputError(f"{central_loss['name']} returned a {type(loss).__name__}; return a CentralLoss.")
-    return problem.mixed(built, loss, problem.EQUAL if weights is None else weights, central_loss)
+        raise InputError(f"{table['name']} returned a {type(loss).__name__}; return a CentralLoss.")
+    return loss
 
 
 def make_central(table: Mapping[str, Any], federation: data.Federation) -> data.Federation:
     """The federation with the datacenter that a table describes: data of its own, or rows taken from the clients."""
+    if "name" not in table:  # several kinds, by name
+        return data.with_centres(federation, {name: partial(make_central, each) for name, each in table.items()})
     if table["name"] in data.CENTRAL:
         return make("central", table, federation)
     return data.with_central(federation, make_data(table))

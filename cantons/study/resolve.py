@@ -9,10 +9,10 @@ import jax
 import numpy as np
 
 from cantons.clock import rounds as rounds_clock
-from cantons.data import Federation, with_validation
+from cantons.data import Centres, Federation, kinds_of, with_validation
 from cantons.engine import seed_keys, starting_point
 from cantons.errors import InputError, one_of
-from cantons.protocol import Algorithm, Averages, Clock, Engine, Examples, Parts, Problem, PyTree, Recipe
+from cantons.protocol import Algorithm, Averages, CentralExamples, Clock, Engine, Parts, Problem, PyTree, Recipe
 from cantons.ranges import Count, Seed, check
 from cantons.study.source import foreign_sources
 
@@ -62,7 +62,7 @@ def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
     }
     tables = [study[table] for table in ("problem", "algorithm", "clock", "aggregate", "engine")]
     study["source"] = foreign_sources([problem, algorithm, clock, aggregate, engine],
-                                      [*tables, data.spec, data.central_spec])
+                                      [*tables, data.spec, data.central_spec, data.groups_spec])
     if initial is not None:
         study["initial"] = checksum_of(initial)
     with jax.enable_x64(precision == "float64"):
@@ -75,7 +75,7 @@ def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
 def check_data(problem: Problem, data: Federation) -> None:
     """Refuse inputs that the problem cannot take, wherever they stand."""
     new = () if data.new is None else (data.new.train, data.new.test)
-    for examples in (data.train, data.test, data.validation, data.central, *new):
+    for examples in (data.train, data.test, data.validation, *kinds_of(data.central).values(), *new):
         if examples is not None:
             try:
                 problem.check_inputs(examples.inputs)
@@ -105,8 +105,12 @@ def build_parts(problem: Problem, data: Federation, algorithm: Recipe, clock: Re
                          "clock=online(), or in a study file [clock] name = \"online\".")
     if built.needs.counts_once and ticking.repeats:
         raise InputError(f"{algorithm.name} breaks when one upload counts twice; sample without replacement.")
+    if built.needs.pooled and problem.groups:
+        raise InputError(f"{algorithm.name} pools the rows of all clients, and then nobody's group is known; give the "
+                         "problem no losses or weights of groups.")
     check_datacenter(algorithm.name, built, problem, data.central)
     check_tables(problem, data)
+    check_groups(problem, data)
     built.needs.examples(data.train)
     try:
         ticking.check(built, rounds)
@@ -115,7 +119,7 @@ def build_parts(problem: Problem, data: Federation, algorithm: Recipe, clock: Re
     return built, ticking
 
 
-def check_datacenter(name: str, algorithm: Algorithm, problem: Problem, central: Examples | None) -> None:
+def check_datacenter(name: str, algorithm: Algorithm, problem: Problem, central: CentralExamples | None) -> None:
     """Refuse a datacenter without the loss or the examples that the algorithm needs."""
     needs = algorithm.needs
     if needs.central == "loss" and problem.central is None:
@@ -125,17 +129,34 @@ def check_datacenter(name: str, algorithm: Algorithm, problem: Problem, central:
     if wants and central is None:
         raise InputError(f"{name} needs examples of the datacenter and there are none; give the study a [central] "
                          "table (in Python: with_central(data, ...)).")
+    kinds = problem.central.kinds if problem.central is not None else ()
+    if wants and isinstance(central, Centres) and not set(kinds) <= set(central.rows):
+        raise InputError(f"the datacenter's examples are {', '.join(central.rows)}, and the central losses that look "
+                         f"at examples are {', '.join(kinds)}; give each of them examples of its name.")
+    if wants and isinstance(central, Centres) and not kinds:
+        raise InputError(f"the datacenter has examples of several kinds, {', '.join(central.rows)}; give the problem a "
+                         "central loss for each, by name.")
     if wants and central is not None and central.longest < needs.central_rows:
         raise InputError(f"{name} draws batches of {needs.central_rows} examples of the datacenter, which has "
                          f"{central.longest}; lower central_batch_size, or set it to none for all of them.")
+
+
+def check_groups(problem: Problem, data: Federation) -> None:
+    """Refuse a problem whose groups are not the data's."""
+    wanted = tuple(group.name for group in problem.groups)
+    there = () if data.clients.groups is None else data.clients.groups.names
+    if wanted and wanted != there:
+        raise InputError(f"the problem has losses for the groups {', '.join(wanted)}, and the data has "
+                         f"{', '.join(there) or 'no groups'}; give it the same ones, in that order.")
 
 
 def check_tables(problem: Problem, data: Federation) -> None:
     """Refuse examples that look at rows which the problem's tables do not have."""
     if problem.tables is None:
         return
-    sets = {"the training examples": data.train, "the test examples": data.test, "the datacenter": data.central,
+    sets = {"the training examples": data.train, "the test examples": data.test,
             "the validation examples": data.validation, **data.sets}
+    sets |= {f"the datacenter's examples ({name})": rows for name, rows in kinds_of(data.central).items()}
     if data.new is not None:
         sets |= {"the new clients' training examples": data.new.train, "the new clients' test examples": data.new.test}
     for words, examples in sets.items():
@@ -149,8 +170,8 @@ def check_tables(problem: Problem, data: Federation) -> None:
 
 
 def build_clock(clock: Recipe, data: Federation) -> Clock:
-    """A clock may take from the data who has examples when."""
-    return clock.build(data.population, data.arrivals)
+    """A clock may take from the data who has examples when, and who is of which group."""
+    return clock.build(data.population, data.arrivals, data.clients.groups)
 
 
 def choose_rule(name: str, algorithm: Algorithm, rule: Recipe) -> Algorithm:
@@ -191,7 +212,8 @@ def identity_of(data: Federation) -> dict[str, Any]:
     found = {"name": data.name, "made_by": data.spec, "population": data.population,
              "examples": int(data.train.sizes.sum()), "test_set": data.test_set,
              "checksum": checksum_of([sets, np.array(data.clients.names)])}
-    return found if data.central_spec is None else {**found, "central": data.central_spec}
+    more = {"central": data.central_spec, "groups": data.groups_spec}
+    return found | {name: spec for name, spec in more.items() if spec is not None}
 
 
 def checksum_of(tree: PyTree) -> str:

@@ -122,6 +122,17 @@ def _fitting(draw: st.DrawFn, samples: dict[str, dict[str, Any]], fits: Fits) ->
             "central_loss", {"name": draw(st.sampled_from(sorted(REGISTRY["central_loss"])))}))
         if draw(_one_in(3)):
             study["problem"]["weights"] = draw(st.lists(st.floats(0, 2), min_size=1, max_size=3))
+        if draw(_one_in(4)):  # several losses, of several kinds of examples
+            losses = {name: draw(st.sampled_from(sorted(REGISTRY["central_loss"]))) for name in ("one", "two")}
+            study["central"] = {name: draw(_centre(tables)) for name in losses}
+            study["problem"] |= {"central_loss": losses, "weights": draw(st.sampled_from(
+                [{"clients": 0.5, "one": 0.5, "two": 0.5}, {"one": 1.0}, [0.5, 0.5]]))}
+    if draw(_one_in(10)):
+        study |= draw(_groups())
+        if draw(_one_in(2)):
+            study["problem"]["group_weights"] = draw(st.sampled_from([{"a": 0.5, "b": 0.5}, {"a": 1.0}, {"a": -1.0}]))
+        if draw(_one_in(4)):
+            study["problem"]["group_losses"] = {"a": draw(st.sampled_from(["same", "spreadout", "nothing", 3]))}
     for kind in ("aggregate", "engine"):
         if draw(_one_in(8)):
             study[kind] = draw(_more(kind, {"name": draw(st.sampled_from(sorted(REGISTRY[kind])))}))
@@ -130,6 +141,16 @@ def _fitting(draw: st.DrawFn, samples: dict[str, dict[str, Any]], fits: Fits) ->
         study[key] = draw(of_type(Settings.model_fields[key].annotation,
                                   ["name"]).filter(lambda value: value != "none"))
     return study
+
+
+@st.composite
+def _groups(draw: st.DrawFn) -> dict[str, Any]:
+    """Groups of clients, and cohorts of them."""
+    options = {"by_label": {"labels": {"a": [0], "b": [1, 2]}}, "by_name": {"clients": {"a": ["0"], "b": ["1"]}}}
+    name = draw(st.sampled_from(sorted(REGISTRY["groups"])))
+    table = draw(_more("groups", {"name": name, **options.get(name, {"names": ["a", "b"]})}))
+    cohort = draw(st.sampled_from([None, 1, {"a": 1, "b": 1}, {"a": 1}, {"a": 0, "b": 1}, {"a": 10**9, "b": 1}]))
+    return {"groups": table} if cohort is None else {"groups": table, "cohort": cohort}
 
 
 @st.composite

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from cantons.algorithm.parts.schedule import StepSize, as_schedule
 from cantons.algorithm.parts.training import LocalOptimizer, Optimizer, Trained, Work, trainer
-from cantons.algorithm.parts.trees import add
+from cantons.algorithm.parts.trees import add, zeros
 from cantons.errors import InputError
 from cantons.protocol import Array, Batch, Datacenter, Needs, Problem, PyTree
 from cantons.ranges import Count
@@ -51,8 +52,10 @@ class NoExamples:
         return None
 
 
-def centre_of(problem: Problem, work: CentralWork) -> Centre:
-    """The centre of a problem that has a central loss; others are refused."""
+def centre_of(problem: Problem, work: CentralWork, or_groups: bool = False) -> Centre:
+    """The centre of a problem that has a central loss; one `or_groups` can do without."""
+    if problem.central is None and or_groups and problem.groups:
+        return Centre(_idle, lambda central, server: zeros(server.shared), Needs())
     if problem.central is None:
         raise InputError("this algorithm needs a loss of the datacenter and the problem has none; give it one: "
                          "central_loss = \"same\" in [problem] (in Python: with_central_loss(problem, \"same\")).")
@@ -74,6 +77,11 @@ def centre_of(problem: Problem, work: CentralWork) -> Centre:
 
     rows = (work.central_batch_size or 1) if problem.central.needs_data else 0
     return Centre(train, gradient, Needs(central="loss", central_rows=rows))
+
+
+def _idle(central: Datacenter, server: Any, extra: PyTree = None) -> Trained:
+    """Where there is no datacenter."""
+    return Trained(server.shared, server.private, jnp.ones((), jnp.int32), gradient_sum=zeros(server.shared))
 
 
 def central_batch(central: Datacenter, step: Array | int, size: int | None) -> Batch | None:

@@ -14,17 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cantons.aggregate import divided
+from cantons.aggregate import as_sum
 from cantons.algorithm.parts.training import Work
-from cantons.algorithm.parts.trees import scale
 from cantons.errors import InputError
 from cantons.problem import paths
 from cantons.protocol import (
-    Aggregator,
     Algorithm,
     Array,
-    Average,
-    Averages,
     Batch,
     Data,
     Datacenter,
@@ -71,7 +67,7 @@ def select_rows(dense: Algorithm, problem: Problem, work: Work, rows: int | None
     """
     if rows is None:
         return dense
-    room, tables, (lift, finish) = rows, tables_of(problem), _lift_and_finish(dense.aggregate)
+    room, tables, (lift, finish) = rows, tables_of(problem), as_sum(dense.aggregate)
     whole = jax.eval_shape(lambda: problem.init(jax.random.key(0)))[0]
     held = map_tables(tables, lambda leaf: jax.ShapeDtypeStruct((room, *leaf.shape[1:]), leaf.dtype), whole)
 
@@ -137,6 +133,10 @@ class Renumbered:
     def size(self) -> Array | int:
         return self._data.size
 
+    @property
+    def group(self) -> Array | tuple[()]:
+        return self._data.group
+
     def sample(self, key: Key, size: int) -> Batch:
         return self._in_places(self._data.sample(key, size))
 
@@ -191,19 +191,6 @@ def _map_parts(like: PyTree, function: Callable[[PyTree], PyTree], tree: PyTree)
         return look(node) == wanted
 
     return jax.tree.map(lambda node: function(node) if fits(node) else node, tree, is_leaf=fits)
-
-
-def _lift_and_finish(aggregate: Aggregator) -> tuple[Callable, Callable]:
-    """How the dense algorithm adds up."""
-    if isinstance(aggregate, Sum):
-        return aggregate
-    assert isinstance(aggregate, Averages)
-
-    def lift(upload, message):
-        value, weight = aggregate.read(upload)
-        return Average(scale(weight, value), weight)
-
-    return lift, lambda key, total: divided(total)
 
 
 def _check_room(tables: Tables, work: Work, room: int) -> Callable[[Examples], None]:

@@ -27,3 +27,8 @@ def norm(tree: PyTree) -> Array:
 
 def zeros(tree: PyTree) -> PyTree:
     return jax.tree.map(jnp.zeros_like, tree)
+
+
+def choose(first: Array, left: PyTree, right: PyTree) -> PyTree:
+    """The left tree if `first` holds, else the right one."""
+    return jax.tree.map(lambda one, other: jnp.where(first, one, other), left, right)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from cantons.data.centres import map_kinds
 from cantons.data.federation import Federation, Population
 from cantons.data.ragged import Ragged, from_sizes
 from cantons.data.registry import make_data
@@ -57,7 +58,7 @@ def classification_bandit(source: Federation | Mapping[str, Any], *, swaps: Whol
         data,
         clients=population(data.clients),
         new=data.new and population(data.new),
-        central=data.central and contexts(data.central, None),
+        central=map_kinds(lambda rows: contexts(rows, None), data.central),
         validation=data.validation and contexts(data.validation, data.clients.names),
         classes=None,
         name=f"{data.name} as a bandit",

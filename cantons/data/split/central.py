@@ -6,6 +6,7 @@ Its test rows, and the clients' test rows pooled, become test sets of the shared
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from cantons.data.centres import Centres
 from cantons.data.federation import Federation, Population, gather, pooled, rows_of, select_clients
+from cantons.data.names import TAKEN
 from cantons.data.ragged import Ragged, from_sizes
 from cantons.data.seeds import generator
 from cantons.errors import InputError
@@ -25,6 +28,29 @@ def with_central(data: Federation, central: Federation) -> Federation:
     """The federation with a datacenter: it has the training rows of `central`, and is tested on its test rows."""
     _check_alike(data, central)
     return _with_rows(data, pooled(central.train), pooled(central.test), central.spec)
+
+
+def with_centres(data: Federation,
+                 centres: Mapping[str, Federation | Callable[[Federation], Federation]]) -> Federation:
+    """The federation with a datacenter that has examples of several kinds, by name.
+
+    Each is data of its own, or a function that takes rows from the clients, such as a partial `from_labels`. Each
+    kind's test rows are a test set under its name; "inference" is all of them together with the clients'.
+    """
+    if len(centres) < 2 or any(not name.strip() or "." in name or name in TAKEN for name in centres):
+        raise InputError(f"the kinds of the datacenter's examples are {list(centres)}; name two or more, without dots, "
+                         f"and none of them {', '.join(TAKEN)}.")
+    rows: dict[str, Ragged] = {}
+    tests, specs, before = {}, {}, dict(data.sets)
+    for name, made in centres.items():
+        data = with_central(data, made) if isinstance(made, Federation) else made(data)
+        assert isinstance(data.central, Ragged)
+        rows[name], tests[name], specs[name] = data.central, data.sets.get("central"), data.central_spec
+    federated = pooled(data.test)
+    there = {"federated": federated, **{name: test for name, test in tests.items() if test is not None}}
+    whole = functools.reduce(_joined, there.values())
+    return replace(data, central=Centres(rows), central_spec=None if None in specs.values() else specs, sets={
+        **before, **{name: test for name, test in {**there, "inference": whole}.items() if test.longest}})
 
 
 @checked
