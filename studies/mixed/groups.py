@@ -4,7 +4,7 @@
 
 Augenstein et al., 2022, section 6: a split by traits should lower sigma^2, the variance within a population, and raise
 G and B, the dissimilarity between populations; gradient transfer, whose bounds have sigma^2 alone, should gain, and
-parallel training lose. Clients are split by traits and at random. writers: MNIST by who wrote it; the traits are pupils,
+parallel training lose. Clients are split by traits and at random. writers: MNIST by who wrote it; traits are pupils,
 and employees of the census bureau. labels: clients with few kinds of digits (Dirichlet); the trait is the half of the
 digits that a client has most of. Weights are the groups' shares of the clients, so that every split minimises what one
 population does.
