@@ -211,7 +211,7 @@ def two_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
         change = add(subtract(trained.shared, server.shared), subtract(federated, server.shared))
         shared, merge_state = step_along(merge_optimizer, change, server.merge_state, server)
         return Server(shared, trained.private, optimizer_state, merge_state,
-                      scale(1 / trained.steps, trained.gradient_sum), met.value, server.round + 1)
+                      scale(1 / trained.steps.astype(float), trained.gradient_sum), met.value, server.round + 1)
 
     def complete(server, cohort, lacking, central):
         mean, met = cohort  # a client meets no gradient in the rows that it does not hold
