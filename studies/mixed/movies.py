@@ -79,7 +79,7 @@ class Settings(NamedTuple):
 
 
 QUICK = Settings(movies=60, width=4, context=3, clients=20, other_users=5, cohort=3, steps=2, batch_size=4, rounds=6,
-                 every=3, seeds=2, compared=("all on clients", "1-way"), adaptive=("1-way",), strengths=(1.0,),
+                 every=3, seeds=2, compared=("all on clients", "1-way"), adaptive=("1-way",), strengths=(1.0, 0.001),
                  strength_methods=("1-way",), probe_rounds=3, probe_seeds=2, probe_strengths=(0.001,),
                  limit_steps=(0.1, 0.5), limit_methods=("1-way",), limit_rounds=2, rows=30, select_rounds=2)
 
