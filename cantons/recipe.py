@@ -31,7 +31,7 @@ def clock(build: Callable[Concatenate[int, ...], Clock]) -> Callable[..., Recipe
     wants = [parameter.name for parameter in inspect.signature(build).parameters.values()
              if parameter.kind is parameter.POSITIONAL_OR_KEYWORD][1:]
 
-    def build_with(population, arrivals=None, groups=None, **options):
+    def build_with(population, arrivals=None, groups=None, /, **options):
         known = {"arrivals": arrivals, "groups": groups}
         return build(population, **{name: known[name] for name in wants}, **options)
 

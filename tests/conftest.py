@@ -128,7 +128,8 @@ def played():
 
     def play(problem, data, recipe, rounds, clock=None, engine=None, initial=None, seed=0):
         algorithm = recipe.build(problem, data.population)
-        clock = (clock or ct.rounds()).build(data.population, groups=data.clients.groups)
+        known = () if data.clients.groups is None else (None, data.clients.groups)
+        clock = (clock or ct.rounds()).build(data.population, *known)
         session = start(engine or ct.Local(devices=1), problem, algorithm, clock, data, data.central, seed)
         return jax.device_get(session.advance(session.begin(initial), rounds))
 

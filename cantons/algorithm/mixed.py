@@ -226,8 +226,8 @@ def two_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
         change = add(subtract(trained.shared, server.shared), federated)
         shared, merge_state = step_along(merge_optimizer, change, server.merge_state, server)
         return Server(shared, trained.private, optimizer_state, merge_state,
-                      scale(1 / trained.steps, trained.gradient_sum), latest(met, server.federated_gradient),
-                      server.round + 1)
+                      scale(1 / trained.steps.astype(float), trained.gradient_sum),
+                      latest(met, server.federated_gradient), server.round + 1)
 
     def latest(met, before):  # a group of which nobody was heard keeps its gradient
         return mapped(problem, lambda met, old: choose(met.weight > 0, met.value, old))(met, before) if (

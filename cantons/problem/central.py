@@ -30,12 +30,16 @@ def same(problem: Problem) -> CentralLoss:
 
 
 @central_loss
-def spreadout(problem: Problem) -> CentralLoss:
+def spreadout(problem: Problem, *, strength: NonNegative = 1.0) -> CentralLoss:
     """How alike the rows of the tables are: the norm of all cosines between two of them. It looks at no examples.
 
     Zhang et al., "Learning Spread-out Local Feature Descriptors", ICCV 2017, as in the public code of Ning et al.,
     2021: the Frobenius norm, not its square, of the matrix of cosines without its diagonal.
+
+    strength: what the norm is multiplied by. It adds up N^2 cosines, where the clients' loss is a mean: with thousands
+        of rows a hundredth or less keeps the two in proportion.
     """
+    check("strength", NonNegative, strength)
     if problem.tables is None:
         raise InputError("spreadout pushes the rows of a table apart, and this problem has no tables; choose one that "
                          "has, such as dual_encoder.")
@@ -43,7 +47,7 @@ def spreadout(problem: Problem) -> CentralLoss:
 
     def loss(shared, private, batch):
         leaves = zip(paths(shared), jax.tree.leaves(shared), strict=True)
-        return sum(norm_of_cosines(leaf) for path, leaf in leaves if path in wanted)
+        return strength * sum(norm_of_cosines(leaf) for path, leaf in leaves if path in wanted)
 
     return CentralLoss(loss, needs_data=False)
 

@@ -100,6 +100,8 @@ def test_spreadout_is_the_norm_of_the_cosines_without_the_diagonal(size):
     central = ct.with_central_loss(PROBLEM, "spreadout", [0.3, 0.7]).central
     assert not central.needs_data
     np.testing.assert_allclose(central.loss(SHARED | {"table": table}, {}, None), 0.7 * expected, rtol=1e-12)
+    weak = ct.with_central_loss(PROBLEM, {"name": "spreadout", "strength": 0.01}, [0.3, 0.7]).central
+    np.testing.assert_allclose(weak.loss(SHARED | {"table": table}, {}, None), 0.007 * expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("size", [4 * WIDTH, 4 * WIDTH + 1])
@@ -127,5 +129,7 @@ def test_mistakes_are_refused(batch):
         ct.dual_encoder(ct.from_clients(texts, classes=3))
     with pytest.raises(InputError, match="inputs of type float64"):
         PROBLEM.loss(SHARED, {}, batch._replace(inputs=jnp.ones((ROWS, CONTEXT))))
+    with pytest.raises(InputError, match="strength is -1; give 0 or more"):
+        ct.with_central_loss(PROBLEM, {"name": "spreadout", "strength": -1})
     with pytest.raises(InputError, match="spreadout .* no tables"):
         ct.with_central_loss(ct.logistic(Shapes((3,), 2)), "spreadout")

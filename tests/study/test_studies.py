@@ -9,6 +9,7 @@ import os
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 STUDIES = Path(__file__).parents[2] / "studies"
@@ -94,3 +95,54 @@ def test_the_language_study_has_the_numbers_of_tables_8_and_9(script):
         "parallel": 800, "1-way": 6400, "2-way": 800, "2-way, merge 1/2": 800}
     assert [chosen[name]["merge_step_size"] for name in ("parallel", "2-way", "2-way, merge 1/2")] == [1.0, 1.0, 0.5]
     assert all(chosen[name]["central_step_size"] == chosen[name]["step_size"] for name in ("parallel", "2-way"))
+
+
+def test_the_movie_study_has_the_numbers_of_tables_10_and_11(script):
+    study = script(STUDIES / "mixed" / "movies.py")
+    settings = study.Settings()
+    chosen = {name: recipe.options for name, recipe in study.methods(settings).items()}
+    assert settings.cohort == 100 and study.WEIGHTS == (0.5, 0.5)
+    assert {(own["step_size"], own["steps"], own["batch_size"]) for own in chosen.values()} == {(0.5, 10, 16)}
+    for name in ("parallel", "2-way", "2-way, merge 1/2"):
+        assert (chosen[name]["central_step_size"], chosen[name]["central_steps"]) == (0.5, 10)
+    assert [chosen[name]["merge_step_size"] for name in ("parallel", "2-way", "2-way, merge 1/2")] == [1.0, 1.0, 0.5]
+    adam = {name: recipe.options for name, recipe in study.methods(settings, adam=0.01).items()}
+    assert all((adam[name]["server_optimizer"], adam[name]["server_step_size"]) == ("adam", 0.01)
+               for name in ("1-way", "all on clients"))
+    assert all((adam[name]["merge_optimizer"], adam[name]["merge_step_size"]) == ("adam", 0.01)
+               for name in ("parallel", "2-way, merge 1/2"))
+
+
+def test_users_of_the_movie_study_train_or_test_and_the_others_do_neither(script, tmp_path):
+    study = script(STUDIES / "mixed" / "movies.py")
+    settings = study.QUICK
+    data, whole = study.movie_data(tmp_path, settings), study.made_up(settings, None)
+    assert (data.population, whole.population) == (20, 35) and data.central is None
+    assert len(data.sets["test"].targets) + len(data.train.targets) < len(whole.train.targets)
+    few = study.movie_data(tmp_path, settings, most=5)
+    assert max(few.train.sizes) == 5 and study.rows_looked_at(few, settings).max() <= 5 + settings.context
+
+
+def test_the_movie_study_runs_a_cell_once_for_the_same_settings_and_none_when_time_is_up(script, tmp_path, monkeypatch):
+    study = script(STUDIES / "mixed" / "movies.py")
+    calls = []
+
+    def rollouts(problem, data, recipes, rounds, **more):
+        calls.append(recipes)
+        row = {"round": rounds, "test.shared.recall": 0.1, "test.shared.loss": 0.2, "test.shared.loss.mean": 9.0,
+               "train.shared.loss.mean": 9.0, "server.dissimilarity_G2": 0.3}
+        return [[row] for _ in recipes]
+
+    monkeypatch.setattr(study.ct, "rollouts", rollouts)
+    recipe = study.methods(study.QUICK)["1-way"]
+
+    def cell(minutes=None, **more):
+        bench = study.Bench(tmp_path, study.QUICK, tmp_path, minutes, study.kit.Watch())
+        return bench.cell("part", "1-way, a/b", recipe, 4, 2, **more), bench.left_out
+
+    (found, _), (again, _) = cell(), cell()
+    assert len(calls) == 1 and set(found.numbers) == {"recall", "loss", "G2"} and found.numbers["loss"].shape == (2, 1)
+    np.testing.assert_array_equal(found.numbers["recall"], again.numbers["recall"])
+    assert cell(minutes=0)[0] is not None, "a cell that is there needs no time"
+    assert cell(minutes=0, strength=0.5) == (None, ["part, 1-way, a/b"]) and len(calls) == 1
+    assert cell(strength=0.5)[0] is not None and len(calls) == 2

@@ -181,7 +181,8 @@ def test_a_cohort_of_each_group_is_uniform_within_it(digits):
     import jax
 
     found = ct.by_size(digits, names=["few", "many"])
-    clock = ct.rounds(cohort={"few": 2, "many": 1}).build(found.population, groups=found.clients.groups)
+    clock = ct.rounds(cohort={"few": 2, "many": 1}).build(
+        found.population, None, found.clients.groups)
     plans = jax.vmap(lambda key: clock.plan(clock.arrays, key, 0))(jax.random.split(jax.random.key(0), 3000))
     numbers, ids = found.clients.groups.numbers, np.asarray(plans.ids)
     assert (np.diff(ids, axis=1) > 0).all() and ((numbers[ids] == 0).sum(axis=1) == 2).all()

@@ -1,7 +1,7 @@
 """Every option of every part has a range, declared where the option is, and what is outside is refused when read."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import get_args, get_origin
 
 import pytest
@@ -14,7 +14,9 @@ from cantons.study.read import TAKES_FIRST, check_part
 from cantons.study.registry import REGISTRY
 
 NEEDED = {"path": "x", "targets": "y", "inputs": "x", "client": "who", "time": "when", "clients": 2, "vocabulary": 2,
-          "source": {"name": "digits"}, "model": "linear", "fraction": 0.5, "labels": [0]}
+          "source": {"name": "digits"}, "model": "linear", "fraction": 0.5, "labels": [0],
+          "names": ["a", "b"]}
+OF_GROUPS = {"labels": {"a": [0], "b": [1]}, "clients": {"a": ["x"], "b": ["y"]}}
 PARTS = [(kind, name) for kind, known in REGISTRY.items() for name in known]
 
 
@@ -28,6 +30,9 @@ def numbers(hint):
         named = note(choice, Named)
         if get_origin(choice) in (list, Sequence):
             yield from ((inner, lambda value, wrap=wrap: [wrap(value)]) for inner, wrap in numbers(get_args(choice)[0]))
+        elif get_origin(choice) in (dict, Mapping):
+            yield from ((inner, lambda value, wrap=wrap: {"a": wrap(value)}) for inner, wrap in numbers(
+                get_args(choice)[1]))
         elif named is not None:
             for each, build in named.known.items():
                 own = options_of(build).parameters
@@ -61,7 +66,8 @@ def inside(kind, span):
 
 
 def table(kind, name, **chosen):
-    needed = {option.name: NEEDED[option.name] for option in options(kind, name) if option.default is option.empty}
+    known = {**NEEDED, **(OF_GROUPS if kind == "groups" else {})}
+    needed = {option.name: known[option.name] for option in options(kind, name) if option.default is option.empty}
     return {"name": name, **needed, **chosen}
 
 
