@@ -16,6 +16,7 @@ import optax
 
 from cantons.aggregate import divided, weighted_mean
 from cantons.algorithm.parts.centre import CentralWork, centre_of
+from cantons.algorithm.parts.compress import Compression, Compressor, compressor_of
 from cantons.algorithm.parts.dissimilarity import dissimilarity_probe
 from cantons.algorithm.parts.schedule import as_schedule, usual_step
 from cantons.algorithm.parts.select_rows import Absent, map_tables, select_rows, tables_of
@@ -75,6 +76,7 @@ class Server(NamedTuple):
     central_gradient: PyTree  # the mean one of the last round, where it is transferred
     federated_gradient: PyTree
     round: Array
+    residual: PyTree = ()  # of the transferred gradient: what clients have not been sent yet
 
 
 class Client(NamedTuple):
@@ -85,7 +87,7 @@ class Client(NamedTuple):
 class Message(NamedTuple):
     shared: PyTree
     step_size: Array
-    central_gradient: PyTree  # added to every local gradient; nothing where none is transferred
+    central_gradient: PyTree  # compressed; added to every local gradient; nothing where none is transferred
 
 
 class Upload(NamedTuple):
@@ -130,7 +132,8 @@ def parallel_training(problem: Problem, population: int, *, local: Flat[LocalWor
 @algorithm
 def one_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork] = TEN_STEPS,
                      optimizer: Flat[LocalOptimizer], serving: Flat[Serving],
-                     central_batch_size: Count | None = 32, rows: Count | None = None) -> Algorithm:
+                     central_batch_size: Count | None = 32, compressing: Flat[Compression],
+                     rows: Count | None = None) -> Algorithm:
     """FedAvg whose clients add one gradient of the central loss, taken before the round, to each of theirs.
 
     With server_optimizer = "adam" it is the paper's adaptive variant (Figure 12).
@@ -139,22 +142,30 @@ def one_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
     rows: how many rows of each table of the problem a client has room for; it is sent those its examples look at, and
         no others. With none, clients hold whole tables.
     """
-    check_row_steps(rows, optimizer)
-    clients = clients_of(problem, local, optimizer, serving, by_central_gradient, counts_steps=rows is not None)
+    check_rows(rows, optimizer, compressing)
+    compressor = compressor_of(compressing)
+    clients = clients_of(problem, local, optimizer, serving, by_central_gradient(compressor),
+                         counts_steps=rows is not None)
     centre = centre_of(problem, CentralWork(central_batch_size=central_batch_size))
 
     def init_server(key, shared, private):
-        return Server(shared, private, clients.init_optimizer(shared), (), (), (), jnp.zeros((), jnp.int32))
+        return Server(shared, private, clients.init_optimizer(shared), (), (), (), jnp.zeros((), jnp.int32),
+                      compressor.init(shared))
+
+    def transfer(server, central):
+        return compressor.compress(central.key, centre.gradient(central, server), server.residual)
 
     def broadcast(key, server, central):
-        return Message(server.shared, clients.schedule(server.round), centre.gradient(central, server))
+        return Message(server.shared, clients.schedule(server.round), transfer(server, central).travels)
 
     def server_update(key, server, mean, central):
         shared, optimizer_state = clients.serve(mean, server)
-        return server._replace(shared=shared, optimizer_state=optimizer_state, round=server.round + 1)
+        return server._replace(shared=shared, optimizer_state=optimizer_state, round=server.round + 1,
+                               residual=transfer(server, central).residual)
 
     def complete(server, mean, lacking, central):
-        return clients.complete(server, mean, lacking, centre.gradient(central, server))
+        followed = compressor.decompress(transfer(server, central).travels, server.shared)
+        return clients.complete(server, mean, lacking, followed)
 
     whole = Algorithm(init_server, clients.init, broadcast, clients.update, clients.averages, server_update,
                       clients.model, needs=centre.needs, diagnostics=Diagnostics(probe=dissimilarity_probe(
@@ -165,8 +176,8 @@ def one_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
 @algorithm
 def two_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork] = TEN_STEPS,
                      optimizer: Flat[LocalOptimizer], serving: Flat[Serving], central: Flat[CentralWork],
-                     merging: Flat[Merging], federated_gradient: Literal["change", "raw"] = "change",
-                     rows: Count | None = None) -> Algorithm:
+                     merging: Flat[Merging], compressing: Flat[Compression],
+                     federated_gradient: Literal["change", "raw"] = "change", rows: Count | None = None) -> Algorithm:
     """Parallel training in which either side adds the other's mean gradient of the last round to each of its own.
 
     Each side then follows both losses, and the two changes are added: merge_step_size = 0.5 is the setting in which it
@@ -177,27 +188,33 @@ def two_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
     rows: how many rows of each table of the problem a client has room for; it is sent those its examples look at, and
         no others. With none, clients hold whole tables.
     """
-    check_row_steps(rows, optimizer)
+    check_rows(rows, optimizer, compressing)
     raw = federated_gradient == "raw"
     if not raw and optimizer != PLAIN_STEPS:
         raise InputError("two_way_transfer takes the clients' gradients from their changes, which needs "
                          "client_optimizer = \"sgd\" without clip_norm; use them, or let clients send their gradients "
                          "with federated_gradient = \"raw\".")
-    clients = clients_of(problem, local, optimizer, serving, by_central_gradient, counts_steps=True, raw=raw)
+    compressor = compressor_of(compressing)
+    clients = clients_of(problem, local, optimizer, serving, by_central_gradient(compressor), counts_steps=True,
+                         raw=raw)
     centre = centre_of(problem, central)
     merge_optimizer = get_optimizer(merging.merge_optimizer)(merging.merge_step_size)
 
     def init_server(key, shared, private):
         return Server(shared, private, clients.init_optimizer(shared), merge_optimizer.init(shared), zeros(shared),
-                      zeros(shared), jnp.zeros((), jnp.int32))
+                      zeros(shared), jnp.zeros((), jnp.int32), compressor.init(shared))
+
+    def transfer(server, central):
+        return compressor.compress(central.key, server.central_gradient, server.residual)
 
     def broadcast(key, server, central):
-        return Message(server.shared, clients.schedule(server.round), server.central_gradient)
+        return Message(server.shared, clients.schedule(server.round), transfer(server, central).travels)
 
     def lift(upload, message):
         # -Delta_i / eta - K_i g~_c: the sum of the gradients that the client met, without what was added to them.
         met = upload.gradient_sum if raw else subtract(
-            scale(-1 / message.step_size, upload.change), scale(upload.steps, message.central_gradient))
+            scale(-1 / message.step_size, upload.change),
+            scale(upload.steps, compressor.decompress(message.central_gradient, message.shared)))
         value, weight = clients.averages.read(upload)
         return Average(scale(weight, value), weight), Average(met, upload.steps)
 
@@ -211,11 +228,13 @@ def two_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
         change = add(subtract(trained.shared, server.shared), subtract(federated, server.shared))
         shared, merge_state = step_along(merge_optimizer, change, server.merge_state, server)
         return Server(shared, trained.private, optimizer_state, merge_state,
-                      scale(1 / trained.steps, trained.gradient_sum), met.value, server.round + 1)
+                      scale(1 / trained.steps, trained.gradient_sum), met.value, server.round + 1,
+                      transfer(server, central).residual)
 
     def complete(server, cohort, lacking, central):
         mean, met = cohort  # a client meets no gradient in the rows that it does not hold
-        return clients.complete(server, mean, lacking, server.central_gradient), met
+        followed = compressor.decompress(transfer(server, central).travels, server.shared)
+        return clients.complete(server, mean, lacking, followed), met
 
     whole = Algorithm(init_server, clients.init, broadcast, clients.update, Sum(lift, finish), server_update,
                       clients.model, needs=centre.needs, diagnostics=Diagnostics(
@@ -240,13 +259,21 @@ class Clients(NamedTuple):
     complete: Callable[[Server, Average, Array, PyTree], Average]  # where clients hold some rows only; see there
 
 
-def by_central_gradient(message: Message) -> Adjust:
+def by_central_gradient(compressor: Compressor) -> Callable[[Message], Adjust]:
     """Add the centre's gradient to each local one."""
-    return lambda gradient, shared, step: add(gradient, message.central_gradient)
+
+    def adjust(message: Message) -> Adjust:
+        central_gradient = compressor.decompress(message.central_gradient, message.shared)
+        return lambda gradient, shared, step: add(gradient, central_gradient)
+
+    return adjust
 
 
-def check_row_steps(rows: int | None, optimizer: LocalOptimizer) -> None:
-    """Refuse rows where a client's steps along the central gradient cannot be told without it."""
+def check_rows(rows: int | None, optimizer: LocalOptimizer, compressing: Compression) -> None:
+    """Refuse rows where a client's steps along the central gradient cannot be told without it, or it has no rows."""
+    if rows is not None and compressing.compression == "top_k":
+        raise InputError("compression = \"top_k\" sends entries of whole tables, and with rows a client holds a part of "
+                         "them only; use compression = \"int8\", or leave rows out.")
     if rows is not None and optimizer != PLAIN_STEPS:
         raise InputError("with rows, the server adds what clients would have done along the central gradient to the "
                          "rows they do not hold, which needs client_optimizer = \"sgd\" without clip_norm; use them, "
