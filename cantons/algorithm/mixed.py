@@ -19,7 +19,7 @@ from cantons.algorithm.parts.centre import CentralWork, centre_of
 from cantons.algorithm.parts.compress import Compression, Compressor, compressor_of
 from cantons.algorithm.parts.dissimilarity import dissimilarity_probe
 from cantons.algorithm.parts.schedule import as_schedule, usual_step
-from cantons.algorithm.parts.select_rows import Absent, map_tables, select_rows, tables_of
+from cantons.algorithm.parts.select_rows import Absent, Rows, map_tables, select_rows, tables_of
 from cantons.algorithm.parts.training import (
     PLAIN_STEPS,
     Adjust,
@@ -100,13 +100,10 @@ class Upload(NamedTuple):
 @algorithm
 def parallel_training(problem: Problem, population: int, *, local: Flat[LocalWork] = TEN_STEPS,
                       optimizer: Flat[LocalOptimizer], serving: Flat[Serving], central: Flat[CentralWork],
-                      merging: Flat[Merging], rows: Count | None = None) -> Algorithm:
+                      merging: Flat[Merging], selecting: Flat[Rows]) -> Algorithm:
     """A round of FedAvg beside some steps of the centre, both from the same model; their changes are added.
 
     Where clients make K steps and the centre J, it minimises K times the clients' loss plus J times the centre's.
-
-    rows: how many rows of each table of the problem a client has room for; it is sent those its examples look at, and
-        no others. With none, clients hold whole tables.
     """
     clients, centre = clients_of(problem, local, optimizer, serving), centre_of(problem, central)
     merge_optimizer = get_optimizer(merging.merge_optimizer)(merging.merge_step_size)
@@ -126,26 +123,24 @@ def parallel_training(problem: Problem, population: int, *, local: Flat[LocalWor
     whole = Algorithm(init_server, clients.init, clients.broadcast, clients.update, clients.averages, server_update,
                       clients.model, needs=centre.needs, diagnostics=Diagnostics(probe=dissimilarity_probe(
                           problem, local.batch_size, central.central_batch_size)))
-    return select_rows(whole, problem, local.work, rows)
+    return select_rows(whole, problem, local.work, optimizer, selecting.rows)
 
 
 @algorithm
 def one_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork] = TEN_STEPS,
                      optimizer: Flat[LocalOptimizer], serving: Flat[Serving],
                      central_batch_size: Count | None = 32, compressing: Flat[Compression],
-                     rows: Count | None = None) -> Algorithm:
+                     selecting: Flat[Rows]) -> Algorithm:
     """FedAvg whose clients add one gradient of the central loss, taken before the round, to each of theirs.
 
     With server_optimizer = "adam" it is the paper's adaptive variant (Figure 12).
 
     central_batch_size: examples of the datacenter behind that gradient; with none, all it has.
-    rows: how many rows of each table of the problem a client has room for; it is sent those its examples look at, and
-        no others. With none, clients hold whole tables.
     """
-    check_rows(rows, optimizer, compressing)
+    check_rows(selecting.rows, optimizer, compressing)
     compressor = compressor_of(compressing)
     clients = clients_of(problem, local, optimizer, serving, by_central_gradient(compressor),
-                         counts_steps=rows is not None)
+                         counts_steps=selecting.rows is not None)
     centre = centre_of(problem, CentralWork(central_batch_size=central_batch_size))
 
     def init_server(key, shared, private):
@@ -170,14 +165,14 @@ def one_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
     whole = Algorithm(init_server, clients.init, broadcast, clients.update, clients.averages, server_update,
                       clients.model, needs=centre.needs, diagnostics=Diagnostics(probe=dissimilarity_probe(
                           problem, local.batch_size, central_batch_size)))
-    return select_rows(whole, problem, local.work, rows, Absent(clients.step_weight, complete))
+    return select_rows(whole, problem, local.work, optimizer, selecting.rows, Absent(clients.step_weight, complete))
 
 
 @algorithm
 def two_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork] = TEN_STEPS,
                      optimizer: Flat[LocalOptimizer], serving: Flat[Serving], central: Flat[CentralWork],
-                     merging: Flat[Merging], compressing: Flat[Compression],
-                     federated_gradient: Literal["change", "raw"] = "change", rows: Count | None = None) -> Algorithm:
+                     merging: Flat[Merging], compressing: Flat[Compression], selecting: Flat[Rows],
+                     federated_gradient: Literal["change", "raw"] = "change") -> Algorithm:
     """Parallel training in which either side adds the other's mean gradient of the last round to each of its own.
 
     Each side then follows both losses, and the two changes are added: merge_step_size = 0.5 is the setting in which it
@@ -185,10 +180,8 @@ def two_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
 
     federated_gradient: "change" takes the clients' mean gradient from their changes, which needs plain SGD at clients;
         "raw" lets them send the sum of their gradients too, for any optimiser and twice the upload.
-    rows: how many rows of each table of the problem a client has room for; it is sent those its examples look at, and
-        no others. With none, clients hold whole tables.
     """
-    check_rows(rows, optimizer, compressing)
+    check_rows(selecting.rows, optimizer, compressing)
     raw = federated_gradient == "raw"
     if not raw and optimizer != PLAIN_STEPS:
         raise InputError("two_way_transfer takes the clients' gradients from their changes, which needs "
@@ -241,7 +234,7 @@ def two_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
                           lambda server: {"central_gradient": norm(server.central_gradient),
                                           "federated_gradient": norm(server.federated_gradient)},
                           probe=dissimilarity_probe(problem, local.batch_size, central.central_batch_size)))
-    return select_rows(whole, problem, local.work, rows, Absent(clients.step_weight, complete))
+    return select_rows(whole, problem, local.work, optimizer, selecting.rows, Absent(clients.step_weight, complete))
 
 
 class Clients(NamedTuple):
@@ -272,8 +265,8 @@ def by_central_gradient(compressor: Compressor) -> Callable[[Message], Adjust]:
 def check_rows(rows: int | None, optimizer: LocalOptimizer, compressing: Compression) -> None:
     """Refuse rows where a client's steps along the central gradient cannot be told without it, or it has no rows."""
     if rows is not None and compressing.compression == "top_k":
-        raise InputError("compression = \"top_k\" sends entries of whole tables, and with rows a client holds a part of "
-                         "them only; use compression = \"int8\", or leave rows out.")
+        raise InputError("compression = \"top_k\" sends entries of whole tables, and with rows a client holds some "
+                         "of them only; use compression = \"int8\", or leave rows out.")
     if rows is not None and optimizer != PLAIN_STEPS:
         raise InputError("with rows, the server adds what clients would have done along the central gradient to the "
                          "rows they do not hold, which needs client_optimizer = \"sgd\" without clip_norm; use them, "

@@ -84,6 +84,14 @@ class LocalOptimizer(NamedTuple):
 PLAIN_STEPS = LocalOptimizer()
 
 
+def moves_without_gradient(optimizer: LocalOptimizer) -> bool:
+    """Does it move a parameter whose gradient is 0, as weight decay does, and optax's yogi, whose averages begin at 1e-6?"""
+    method, point = get_optimizer(optimizer.client_optimizer)(1.0), jnp.ones(())
+    with jax.ensure_compile_time_eval():
+        move, _ = method.update(jnp.zeros(()), method.init(point), point)
+        return bool(move != 0)
+
+
 class Work(NamedTuple):
     """How much is computed: passes over the data, or `steps` sampled batches; a batch of None is all examples."""
 
