@@ -8,6 +8,7 @@ their mean for every CENTRALOPT. A client's weight is the number of examples it 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -20,6 +21,7 @@ from cantons.algorithm.parts.compress import Compression, Compressor, compressor
 from cantons.algorithm.parts.dissimilarity import dissimilarity_probe
 from cantons.algorithm.parts.schedule import as_schedule, usual_step
 from cantons.algorithm.parts.select_rows import Absent, Rows, map_tables, select_rows, tables_of
+from cantons.algorithm.parts.step_limit import ONE_WAY, PARALLEL, TWO_WAY, Bound, Stepping, step_advice
 from cantons.algorithm.parts.training import (
     PLAIN_STEPS,
     Adjust,
@@ -66,6 +68,9 @@ class Merging(NamedTuple):
 
     merge_optimizer: Optimizer = "sgd"
     merge_step_size: Positive = 1.0
+
+
+ADDED = Merging()
 
 
 class Server(NamedTuple):
@@ -122,7 +127,8 @@ def parallel_training(problem: Problem, population: int, *, local: Flat[LocalWor
 
     whole = Algorithm(init_server, clients.init, clients.broadcast, clients.update, clients.averages, server_update,
                       clients.model, needs=centre.needs, diagnostics=Diagnostics(probe=dissimilarity_probe(
-                          problem, local.batch_size, central.central_batch_size)))
+                          problem, local.batch_size, central.central_batch_size)),
+                      advice=advice_of(PARALLEL, local, optimizer, serving, central, merging))
     return select_rows(whole, problem, local.work, optimizer, selecting.rows)
 
 
@@ -164,7 +170,8 @@ def one_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
 
     whole = Algorithm(init_server, clients.init, broadcast, clients.update, clients.averages, server_update,
                       clients.model, needs=centre.needs, diagnostics=Diagnostics(probe=dissimilarity_probe(
-                          problem, local.batch_size, central_batch_size)))
+                          problem, local.batch_size, central_batch_size)),
+                      advice=advice_of(ONE_WAY, local, optimizer, serving))
     return select_rows(whole, problem, local.work, optimizer, selecting.rows, Absent(clients.step_weight, complete))
 
 
@@ -233,7 +240,8 @@ def two_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
                       clients.model, needs=centre.needs, diagnostics=Diagnostics(
                           lambda server: {"central_gradient": norm(server.central_gradient),
                                           "federated_gradient": norm(server.federated_gradient)},
-                          probe=dissimilarity_probe(problem, local.batch_size, central.central_batch_size)))
+                          probe=dissimilarity_probe(problem, local.batch_size, central.central_batch_size)),
+                      advice=advice_of(TWO_WAY, local, optimizer, serving, central, merging))
     return select_rows(whole, problem, local.work, optimizer, selecting.rows, Absent(clients.step_weight, complete))
 
 
@@ -271,6 +279,20 @@ def check_rows(rows: int | None, optimizer: LocalOptimizer, compressing: Compres
         raise InputError("with rows, the server adds what clients would have done along the central gradient to the "
                          "rows they do not hold, which needs client_optimizer = \"sgd\" without clip_norm; use them, "
                          "or leave rows out.")
+
+
+def advice_of(bound: Bound, local: LocalWork, optimizer: LocalOptimizer, serving: Serving,
+              central: CentralWork | None = None, merging: Merging = ADDED) -> Callable[..., list[str]]:
+    """A notice where the steps of clients or centre are above Table 4's limit; its merging rate is 1."""
+    rates = {"server_step_size": serving.server_step_size, "merge_step_size": merging.merge_step_size}
+    optimizers = [serving.server_optimizer, merging.merge_optimizer]
+    steppings = [Stepping(local.step_size, math.prod(rates.values()), local.work.most_steps)]
+    if central is not None:
+        optimizers.append(central.central_optimizer)
+        steppings.append(Stepping(central.central_step_size, merging.merge_step_size,
+                                  lambda size: central.central_steps))
+    plain = optimizer == PLAIN_STEPS and all(name == "sgd" for name in optimizers)
+    return step_advice(bound, rates, steppings, plain)
 
 
 def clients_of(problem: Problem, local: LocalWork, optimizer: LocalOptimizer, serving: Serving,
