@@ -89,7 +89,7 @@ def select_rows(dense: Algorithm, problem: Problem, work: Work, optimizer: Local
         raise InputError("client_optimizer moves what has no gradient, as the weight decay of \"adamw\" and the first "
                          "averages of \"yogi\" do, and with rows a client cannot move those that it does not hold; "
                          "choose another, such as \"adam\", or leave rows out.")
-    room, tables, (lift, finish) = rows, tables_of(problem), _lift_and_finish(dense.aggregate)
+    room, tables, (lift, finish) = rows, tables_of(problem), lift_and_finish(dense.aggregate)
     whole = jax.eval_shape(lambda: problem.init(jax.random.key(0)))[0]
     held = map_tables(tables, lambda leaf: jax.ShapeDtypeStruct((room, *leaf.shape[1:]), leaf.dtype), whole)
 
@@ -211,7 +211,7 @@ def _map_parts(like: PyTree, function: Callable[[PyTree], PyTree], tree: PyTree)
     return jax.tree.map(lambda node: function(node) if fits(node) else node, tree, is_leaf=fits)
 
 
-def _lift_and_finish(aggregate: Aggregator) -> tuple[Callable, Callable]:
+def lift_and_finish(aggregate: Aggregator) -> tuple[Callable, Callable]:
     """How the dense algorithm adds up."""
     if isinstance(aggregate, Sum):
         return aggregate
