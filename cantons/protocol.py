@@ -382,6 +382,11 @@ def no_request(key: Key, client: PyTree, data: Data) -> PyTree:
     return ()
 
 
+def no_advice(parts: Parts, start: tuple[PyTree, PyTree]) -> Sequence[str]:
+    """The default `advice`: there is nothing to be said."""
+    return ()
+
+
 class Needs(NamedTuple):
     """What an algorithm cannot do without: a study that lacks it is refused in a sentence."""
 
@@ -445,6 +450,8 @@ class Algorithm(NamedTuple):
     needs: Needs = Needs()
     theory: Theory | None = None  # for the regret to be measured in its set, and held against its bound
     diagnostics: Diagnostics = Diagnostics()
+    # (the run, (shared, private) at its start) -> what the user should know before it begins, in sentences
+    advice: Callable[[Parts, tuple[PyTree, PyTree]], Sequence[str]] = no_advice
 
 
 class Recipe(NamedTuple):

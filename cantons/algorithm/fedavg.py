@@ -9,7 +9,7 @@ from __future__ import annotations
 import optax
 
 from cantons.algorithm.parts.averaging import Averaging, averaging
-from cantons.algorithm.parts.select_rows import select_rows
+from cantons.algorithm.parts.select_rows import Rows
 from cantons.algorithm.parts.training import LocalOptimizer, LocalWork, Work, trainer
 from cantons.options import Flat
 from cantons.protocol import Algorithm, Problem
@@ -19,14 +19,9 @@ from cantons.recipe import algorithm
 
 @algorithm
 def fedavg(problem: Problem, population: int, *, local: Flat[LocalWork], optimizer: Flat[LocalOptimizer],
-           averaged: Flat[Averaging], rows: Count | None = None) -> Algorithm:
-    """Average the clients' models after some local epochs (or, with `steps`, sampled batches).
-
-    rows: how many rows of each table of the problem a client has room for; it is sent those its examples look at, and
-        no others. With none, clients hold whole tables.
-    """
-    whole = averaging(problem, local, optimizer, averaged, optax.sgd(averaged.server_step_size))
-    return select_rows(whole, problem, local.work, rows)
+           averaged: Flat[Averaging], selecting: Flat[Rows]) -> Algorithm:
+    """Average the clients' models after some local epochs (or, with `steps`, sampled batches)."""
+    return averaging(problem, local, optimizer, averaged, optax.sgd(averaged.server_step_size), selecting=selecting)
 
 
 @algorithm

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import optax
 
 from cantons.algorithm.parts.averaging import Averaging, averaging
+from cantons.algorithm.parts.select_rows import Rows
 from cantons.algorithm.parts.training import LocalOptimizer, LocalWork, Optimizer, get_optimizer
 from cantons.options import Flat
 from cantons.protocol import Algorithm, Problem
@@ -38,33 +39,39 @@ SMALL_STEP = Averaging(server_step_size=0.01)
 
 @algorithm
 def fedopt(problem: Problem, population: int, *, server_optimizer: Optimizer = "sgd", local: Flat[LocalWork],
-           optimizer: Flat[LocalOptimizer], averaged: Flat[Averaging]) -> Algorithm:
+           optimizer: Flat[LocalOptimizer], averaged: Flat[Averaging], selecting: Flat[Rows]) -> Algorithm:
     """Any optax optimiser on either side: a name, or a function from a step size to an optimiser.
 
     server_optimizer: the same choice as `client_optimizer`, for the server, which keeps its state.
     """
-    return averaging(problem, local, optimizer, averaged, get_optimizer(server_optimizer)(averaged.server_step_size))
+    return averaging(problem, local, optimizer, averaged, get_optimizer(server_optimizer)(averaged.server_step_size),
+                     selecting=selecting)
 
 
 @algorithm
 def fedadam(problem: Problem, population: int, *, adaptive: Flat[Adaptive], local: Flat[LocalWork],
-            optimizer: Flat[LocalOptimizer], averaged: Flat[Averaging] = SMALL_STEP) -> Algorithm:
+            optimizer: Flat[LocalOptimizer], averaged: Flat[Averaging] = SMALL_STEP,
+            selecting: Flat[Rows]) -> Algorithm:
     """FedOpt with Adam at the server."""
-    return averaging(problem, local, optimizer, averaged, optax.adam(averaged.server_step_size, *adaptive))
+    return averaging(problem, local, optimizer, averaged, optax.adam(averaged.server_step_size, *adaptive),
+                     selecting=selecting)
 
 
 @algorithm
 def fedyogi(problem: Problem, population: int, *, adaptive: Flat[Adaptive], local: Flat[LocalWork],
-            optimizer: Flat[LocalOptimizer], averaged: Flat[Averaging] = SMALL_STEP) -> Algorithm:
+            optimizer: Flat[LocalOptimizer], averaged: Flat[Averaging] = SMALL_STEP,
+            selecting: Flat[Rows]) -> Algorithm:
     """FedOpt with Yogi at the server."""
-    return averaging(problem, local, optimizer, averaged, optax.yogi(averaged.server_step_size, *adaptive))
+    return averaging(problem, local, optimizer, averaged, optax.yogi(averaged.server_step_size, *adaptive),
+                     selecting=selecting)
 
 
 @algorithm
 def fedavgm(problem: Problem, population: int, *, momentum: Decay = 0.9, local: Flat[LocalWork],
-            optimizer: Flat[LocalOptimizer], averaged: Flat[Averaging]) -> Algorithm:
+            optimizer: Flat[LocalOptimizer], averaged: Flat[Averaging], selecting: Flat[Rows]) -> Algorithm:
     """FedAvg with server momentum.
 
     momentum: how much of its last move the server repeats.
     """
-    return averaging(problem, local, optimizer, averaged, optax.sgd(averaged.server_step_size, momentum))
+    return averaging(problem, local, optimizer, averaged, optax.sgd(averaged.server_step_size, momentum),
+                     selecting=selecting)

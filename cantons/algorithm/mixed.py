@@ -8,6 +8,7 @@ their mean for every CENTRALOPT. A client's weight is the number of examples it 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -16,10 +17,12 @@ import optax
 
 from cantons.aggregate import divided, weighted_mean
 from cantons.algorithm.parts.centre import CentralWork, centre_of
+from cantons.algorithm.parts.compress import Compression, Compressor, compressor_of
 from cantons.algorithm.parts.dissimilarity import dissimilarity_probe
 from cantons.algorithm.parts.groups import by_group, for_each_group, mapped, refuse_groups, sum_of
 from cantons.algorithm.parts.schedule import as_schedule, usual_step
-from cantons.algorithm.parts.select_rows import Absent, map_tables, select_rows, tables_of
+from cantons.algorithm.parts.select_rows import Absent, Rows, map_tables, select_rows, tables_of
+from cantons.algorithm.parts.step_limit import ONE_WAY, PARALLEL, TWO_WAY, Bound, Stepping, step_advice
 from cantons.algorithm.parts.training import (
     PLAIN_STEPS,
     Adjust,
@@ -68,6 +71,9 @@ class Merging(NamedTuple):
     merge_step_size: Positive = 1.0
 
 
+ADDED = Merging()
+
+
 class Server(NamedTuple):
     shared: PyTree
     private: PyTree  # the centre's own, where the problem has a private part
@@ -76,6 +82,7 @@ class Server(NamedTuple):
     central_gradient: PyTree  # the mean one of the last round, where it is transferred
     federated_gradient: PyTree
     round: Array
+    residual: PyTree = ()  # of the transferred gradient: what clients have not been sent yet
 
 
 class Client(NamedTuple):
@@ -86,7 +93,7 @@ class Client(NamedTuple):
 class Message(NamedTuple):
     shared: PyTree
     step_size: Array
-    central_gradient: PyTree  # added to every local gradient; nothing where none is transferred
+    central_gradient: PyTree  # compressed; added to every local gradient; nothing where none is transferred
     group: Array | tuple[()] = ()  # the client's, where there are several
 
 
@@ -100,16 +107,13 @@ class Upload(NamedTuple):
 @algorithm
 def parallel_training(problem: Problem, population: int, *, local: Flat[LocalWork] = TEN_STEPS,
                       optimizer: Flat[LocalOptimizer], serving: Flat[Serving], central: Flat[CentralWork],
-                      merging: Flat[Merging], rows: Count | None = None) -> Algorithm:
+                      merging: Flat[Merging], selecting: Flat[Rows]) -> Algorithm:
     """A round of FedAvg beside some steps of the centre, both from the same model; their changes are added.
 
     Where clients make K steps and the centre J, it minimises K times the clients' loss plus J times the centre's. Where
     clients are of several groups with losses of their own, each group has a round of FedAvg, with a centre or without.
-
-    rows: how many rows of each table of the problem a client has room for; it is sent those its examples look at, and
-        no others. With none, clients hold whole tables.
     """
-    refuse_groups(problem, rows)
+    refuse_groups(problem, selecting.rows)
     clients, centre = clients_of(problem, local, optimizer, serving), centre_of(problem, central, or_groups=True)
     merge_optimizer = get_optimizer(merging.merge_optimizer)(merging.merge_step_size)
 
@@ -127,51 +131,60 @@ def parallel_training(problem: Problem, population: int, *, local: Flat[LocalWor
 
     whole = Algorithm(init_server, clients.init, clients.broadcast, clients.update, clients.averages, server_update,
                       clients.model, needs=centre.needs, diagnostics=Diagnostics(probe=dissimilarity_probe(
-                          problem, local.batch_size, central.central_batch_size)))
-    return select_rows(by_group(whole, problem), problem, local.work, rows)
+                          problem, local.batch_size, central.central_batch_size)),
+                      advice=advice_of(PARALLEL, local, optimizer, serving, central, merging))
+    return select_rows(by_group(whole, problem), problem, local.work, optimizer, selecting.rows)
 
 
 @algorithm
 def one_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork] = TEN_STEPS,
                      optimizer: Flat[LocalOptimizer], serving: Flat[Serving],
-                     central_batch_size: Count | None = 32, rows: Count | None = None) -> Algorithm:
+                     central_batch_size: Count | None = 32, compressing: Flat[Compression],
+                     selecting: Flat[Rows]) -> Algorithm:
     """FedAvg whose clients add one gradient of the central loss, taken before the round, to each of theirs.
 
     With server_optimizer = "adam" it is the paper's adaptive variant (Figure 12). Clients of several groups are one
     population here, whose mean is over the cohort.
 
     central_batch_size: examples of the datacenter behind that gradient; with none, all it has.
-    rows: how many rows of each table of the problem a client has room for; it is sent those its examples look at, and
-        no others. With none, clients hold whole tables.
     """
-    check_row_steps(rows, optimizer)
-    clients = clients_of(problem, local, optimizer, serving, by_central_gradient, counts_steps=rows is not None)
+    check_rows(selecting.rows, optimizer, compressing)
+    compressor = compressor_of(compressing)
+    clients = clients_of(problem, local, optimizer, serving, by_central_gradient(compressor),
+                         counts_steps=selecting.rows is not None)
     centre = centre_of(problem, CentralWork(central_batch_size=central_batch_size))
 
     def init_server(key, shared, private):
-        return Server(shared, private, clients.init_optimizer(shared), (), (), (), jnp.zeros((), jnp.int32))
+        return Server(shared, private, clients.init_optimizer(shared), (), (), (), jnp.zeros((), jnp.int32),
+                      compressor.init(shared))
+
+    def transfer(server, central):
+        return compressor.compress(central.key, centre.gradient(central, server), server.residual)
 
     def broadcast(key, server, central):
-        return Message(server.shared, clients.schedule(server.round), centre.gradient(central, server))
+        return Message(server.shared, clients.schedule(server.round), transfer(server, central).travels)
 
     def server_update(key, server, mean, central):
         shared, optimizer_state = clients.serve(mean, server)
-        return server._replace(shared=shared, optimizer_state=optimizer_state, round=server.round + 1)
+        return server._replace(shared=shared, optimizer_state=optimizer_state, round=server.round + 1,
+                               residual=transfer(server, central).residual)
 
     def complete(server, mean, lacking, central):
-        return clients.complete(server, mean, lacking, centre.gradient(central, server))
+        followed = compressor.decompress(transfer(server, central).travels, server.shared)
+        return clients.complete(server, mean, lacking, followed)
 
     whole = Algorithm(init_server, clients.init, broadcast, clients.update, clients.averages, server_update,
                       clients.model, needs=centre.needs, diagnostics=Diagnostics(probe=dissimilarity_probe(
-                          problem, local.batch_size, central_batch_size)))
-    return select_rows(whole, problem, local.work, rows, Absent(clients.step_weight, complete))
+                          problem, local.batch_size, central_batch_size)),
+                      advice=advice_of(ONE_WAY, local, optimizer, serving))
+    return select_rows(whole, problem, local.work, optimizer, selecting.rows, Absent(clients.step_weight, complete))
 
 
 @algorithm
 def two_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork] = TEN_STEPS,
                      optimizer: Flat[LocalOptimizer], serving: Flat[Serving], central: Flat[CentralWork],
-                     merging: Flat[Merging], federated_gradient: Literal["change", "raw"] = "change",
-                     rows: Count | None = None) -> Algorithm:
+                     merging: Flat[Merging], compressing: Flat[Compression], selecting: Flat[Rows],
+                     federated_gradient: Literal["change", "raw"] = "change") -> Algorithm:
     """Parallel training in which either side adds the other's mean gradient of the last round to each of its own.
 
     Each side then follows both losses, and the two changes are added: merge_step_size = 0.5 is the setting in which it
@@ -181,27 +194,28 @@ def two_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
 
     federated_gradient: "change" takes the clients' mean gradient from their changes, which needs plain SGD at clients;
         "raw" lets them send the sum of their gradients too, for any optimiser and twice the upload.
-    rows: how many rows of each table of the problem a client has room for; it is sent those its examples look at, and
-        no others. With none, clients hold whole tables.
     """
-    check_row_steps(rows, optimizer)
-    refuse_groups(problem, rows)
+    check_rows(selecting.rows, optimizer, compressing)
+    refuse_groups(problem, selecting.rows)
     raw = federated_gradient == "raw"
     if not raw and optimizer != PLAIN_STEPS:
         raise InputError("two_way_transfer takes the clients' gradients from their changes, which needs "
                          "client_optimizer = \"sgd\" without clip_norm; use them, or let clients send their gradients "
                          "with federated_gradient = \"raw\".")
-    clients = clients_of(problem, local, optimizer, serving, by_central_gradient, counts_steps=True, raw=raw)
+    compressor = compressor_of(compressing)
+    clients = clients_of(problem, local, optimizer, serving, by_central_gradient(compressor), counts_steps=True,
+                         raw=raw)
     centre = centre_of(problem, central, or_groups=True)
     merge_optimizer = get_optimizer(merging.merge_optimizer)(merging.merge_step_size)
 
     def init_server(key, shared, private):
         return Server(shared, private, for_each_group(problem, clients.init_optimizer(shared)),
                       merge_optimizer.init(shared), zeros(shared), for_each_group(problem, zeros(shared)),
-                      jnp.zeros((), jnp.int32))
+                      jnp.zeros((), jnp.int32), for_each_group(problem, compressor.init(shared)))
 
-    def broadcast(key, server, central):
-        return Message(server.shared, clients.schedule(server.round), of_the_others(server))
+    def transfer(server, central):
+        return mapped(problem, lambda gradient, residual: compressor.compress(central.key, gradient, residual))(
+            of_the_others(server), server.residual)
 
     def of_the_others(server):
         if not problem.groups:
@@ -209,10 +223,14 @@ def two_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
         everybody = add(server.central_gradient, sum_of(problem, server.federated_gradient))
         return subtract(for_each_group(problem, everybody), server.federated_gradient)
 
+    def broadcast(key, server, central):
+        return Message(server.shared, clients.schedule(server.round), transfer(server, central).travels)
+
     def lift(upload, message):
         # -Delta_i / eta - K_i g~_c: the sum of the gradients that the client met, without what was added to them.
         met = upload.gradient_sum if raw else subtract(
-            scale(-1 / message.step_size, upload.change), scale(upload.steps, message.central_gradient))
+            scale(-1 / message.step_size, upload.change),
+            scale(upload.steps, compressor.decompress(message.central_gradient, message.shared)))
         value, weight = clients.averages.read(upload)
         return Average(scale(weight, value), weight), Average(met, upload.steps)
 
@@ -227,7 +245,7 @@ def two_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
         shared, merge_state = step_along(merge_optimizer, change, server.merge_state, server)
         return Server(shared, trained.private, optimizer_state, merge_state,
                       scale(1 / trained.steps.astype(float), trained.gradient_sum),
-                      latest(met, server.federated_gradient), server.round + 1)
+                      latest(met, server.federated_gradient), server.round + 1, transfer(server, central).residual)
 
     def latest(met, before):  # a group of which nobody was heard keeps its gradient
         return mapped(problem, lambda met, old: choose(met.weight > 0, met.value, old))(met, before) if (
@@ -235,14 +253,17 @@ def two_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
 
     def complete(server, cohort, lacking, central):
         mean, met = cohort  # a client meets no gradient in the rows that it does not hold
-        return clients.complete(server, mean, lacking, server.central_gradient), met
+        followed = compressor.decompress(transfer(server, central).travels, server.shared)
+        return clients.complete(server, mean, lacking, followed), met
 
     whole = Algorithm(init_server, clients.init, broadcast, clients.update, Sum(lift, finish), server_update,
                       clients.model, needs=centre.needs, diagnostics=Diagnostics(
                           lambda server: {"central_gradient": norm(server.central_gradient),
                                           "federated_gradient": norm(server.federated_gradient)},
-                          probe=dissimilarity_probe(problem, local.batch_size, central.central_batch_size)))
-    return select_rows(by_group(whole, problem), problem, local.work, rows, Absent(clients.step_weight, complete))
+                          probe=dissimilarity_probe(problem, local.batch_size, central.central_batch_size)),
+                      advice=advice_of(TWO_WAY, local, optimizer, serving, central, merging))
+    return select_rows(by_group(whole, problem), problem, local.work, optimizer, selecting.rows,
+                       Absent(clients.step_weight, complete))
 
 
 class Clients(NamedTuple):
@@ -261,17 +282,39 @@ class Clients(NamedTuple):
     complete: Callable[[Server, Average, Array, PyTree], Average]  # where clients hold some rows only; see there
 
 
-def by_central_gradient(message: Message) -> Adjust:
+def by_central_gradient(compressor: Compressor) -> Callable[[Message], Adjust]:
     """Add the centre's gradient to each local one."""
-    return lambda gradient, shared, step: add(gradient, message.central_gradient)
+
+    def adjust(message: Message) -> Adjust:
+        central_gradient = compressor.decompress(message.central_gradient, message.shared)
+        return lambda gradient, shared, step: add(gradient, central_gradient)
+
+    return adjust
 
 
-def check_row_steps(rows: int | None, optimizer: LocalOptimizer) -> None:
-    """Refuse rows where a client's steps along the central gradient cannot be told without it."""
+def check_rows(rows: int | None, optimizer: LocalOptimizer, compressing: Compression) -> None:
+    """Refuse rows where a client's steps along the central gradient cannot be told without it, or it has no rows."""
+    if rows is not None and compressing.compression == "top_k":
+        raise InputError("compression = \"top_k\" sends entries of whole tables, and with rows a client holds some "
+                         "of them only; use compression = \"int8\", or leave rows out.")
     if rows is not None and optimizer != PLAIN_STEPS:
         raise InputError("with rows, the server adds what clients would have done along the central gradient to the "
                          "rows they do not hold, which needs client_optimizer = \"sgd\" without clip_norm; use them, "
                          "or leave rows out.")
+
+
+def advice_of(bound: Bound, local: LocalWork, optimizer: LocalOptimizer, serving: Serving,
+              central: CentralWork | None = None, merging: Merging = ADDED) -> Callable[..., list[str]]:
+    """A notice where the steps of clients or centre are above Table 4's limit; its merging rate is 1."""
+    rates = {"server_step_size": serving.server_step_size, "merge_step_size": merging.merge_step_size}
+    optimizers = [serving.server_optimizer, merging.merge_optimizer]
+    steppings = [Stepping(local.step_size, math.prod(rates.values()), local.work.most_steps)]
+    if central is not None:
+        optimizers.append(central.central_optimizer)
+        steppings.append(Stepping(central.central_step_size, merging.merge_step_size,
+                                  lambda size: central.central_steps))
+    plain = optimizer == PLAIN_STEPS and all(name == "sgd" for name in optimizers)
+    return step_advice(bound, rates, steppings, plain)
 
 
 def clients_of(problem: Problem, local: LocalWork, optimizer: LocalOptimizer, serving: Serving,

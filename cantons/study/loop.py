@@ -94,6 +94,8 @@ class Loop:
             log.begin(snapshot._replace(outside=None))
         state, done = self._restored(state)
         self._tell("started", self.study if len(self.runs) == 1 else {**self.study, "name": f"{len(self.runs)} runs"})
+        if not done:
+            self._advise()
         self.traffic = traffic_of(*self.session.travel(state))
         if self.evaluates(done) and any(log.lacks(done) for log in self.logs):
             self._evaluate(state)
@@ -108,6 +110,12 @@ class Loop:
                     self._pause(state, done)
                 self._maybe_save(state, done)
         return self._finish(state)
+
+    def _advise(self) -> None:
+        """Tell what the algorithms have to say before the first round: each sentence once, whichever runs it is of."""
+        said = {f"{log.run.parts.recipe.name}: {sentence}": None for log in self.logs for sentence in log.advice()}
+        for sentence in said:
+            self.notice(sentence)
 
     def _restored(self, state: Any) -> tuple[Any, int]:
         """The newest sound checkpoint, or the beginning."""
@@ -273,6 +281,11 @@ class _Log:
         self.start = start
         self.online = online_metrics(parts.problem, parts.algorithm, parts.clock, self.run.data,
                                      (start.state.server.shared, start.start_private), self.run.study["rounds"])
+
+    def advice(self) -> Sequence[str]:
+        """What the algorithm would have the user know before the run begins."""
+        parts = self.run.parts
+        return parts.algorithm.advice(parts, (self.start.state.server.shared, self.start.start_private))
 
     def fingerprint(self, together: int) -> Fingerprint:
         """Of this run, here and now."""

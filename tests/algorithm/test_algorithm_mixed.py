@@ -2,14 +2,17 @@
 
 from dataclasses import replace
 
+import jax
 import numpy as np
 import pytest
 
 import cantons as ct
+from cantons.aggregate import as_sum
+from cantons.algorithm.parts.dissimilarity import dissimilarity
 from cantons.data import from_sizes
 from cantons.errors import InputError
 from cantons.problem import with_central_loss
-from cantons.protocol import CentralLoss
+from cantons.protocol import CentralLoss, Datacenter
 
 pytestmark = pytest.mark.usefixtures("float64")
 W_F, W_C = 0.6, 0.4
@@ -300,3 +303,78 @@ def test_the_weight_is_inside_everything_that_clients_minimise(numbers):
     assert weighed.residual.loss(outputs, targets, mask) == 0.25 * joint.residual.loss(outputs, targets, mask)
     bowl = with_central_loss(ct.regression(numbers, ct.linear(), l2=0.8), "same", [0.25, 1.0])
     assert bowl.convex.curvature == 0.25 * 0.8
+
+
+# Clients of every kind, in both precisions and on two devices
+
+
+@pytest.mark.parametrize("build", [ct.one_way_transfer, ct.parallel_training, ct.two_way_transfer])
+def test_a_client_without_examples_counts_for_nothing(problem, data, build):
+    """p_i = K_i = 0 in an epoch, also where a client is alone and there is nothing to divide by."""
+    key = jax.random.key(0)
+    algorithm = build(step_size=0.05, steps=None, **SAMPLED).build(problem, data.population)
+    lift, finish = as_sum(algorithm.aggregate)
+    server, client = algorithm.init_server(key, *problem.init(key)), algorithm.init_client(key, *problem.init(key))
+    if build is ct.two_way_transfer:
+        server = server._replace(central_gradient=jax.tree.map(np.ones_like, server.shared))
+    message = algorithm.broadcast(key, server, Datacenter(data.central.client(0), key))
+    there, nobody = (lift(algorithm.client_update(key, message, client, examples)[0], message)
+                     for examples in (data.train.client(1), data.train.client(1).hidden()))
+    mean = finish(key, there)
+    jax.tree.map(same, finish(key, jax.tree.map(np.add, there, nobody)), mean)
+    jax.tree.map(same, finish(key, nobody), jax.tree.map(np.zeros_like, mean))
+
+
+def test_the_dissimilarity_is_the_distance_of_the_two_gradients_and_never_below_0():
+    of_clients, of_centre = np.random.default_rng(3).normal(size=(2, 4))
+    found = dissimilarity(of_clients, of_centre, (W_F, W_C))
+    apart = W_F * W_C * ((of_clients / W_F - of_centre / W_C) ** 2).sum()
+    same(found["dissimilarity_G2"], apart)
+    same(found["dissimilarity_G2"], (found["dissimilarity_B2"] - 1) * ((of_clients + of_centre) ** 2).sum())
+    same(dissimilarity(W_F * of_clients, W_C * of_clients, (W_F, W_C))["dissimilarity_G2"], 0.0)
+
+
+def test_the_clients_gradient_is_a_mean_over_steps_whatever_their_numbers(play, quadratics):
+    """One example a step: a client makes as many steps as it has examples, and with tiny ones its gradients stay."""
+    found = play(ct.two_way_transfer(steps=None, batch_size=1, central_batch_size=5, step_size=1e-8), 1)
+    expected = W_F * np.average(quadratics.gradients(START), axis=0, weights=quadratics.examples)
+    same(weight(found.federated_gradient), expected, 1e-5)
+
+
+def test_the_clients_gradient_from_changes_is_that_of_raw_gradients(play):
+    """Unequal numbers of steps, sampled batches, cohorts with replacement, two devices."""
+    ragged = {**CENTRE, **SAMPLED, "steps": None, "epochs": 2, "step_size": 0.03}
+    one, other = (play(ct.two_way_transfer(**ragged, federated_gradient=name), 4, clock=CLOCKS["replacement"],
+                       engine=ct.Local(devices=2)) for name in ("change", "raw"))
+    same(weight(one.federated_gradient), weight(other.federated_gradient), 1e-11)
+    same(shared(one), shared(other), 1e-12)
+
+
+@pytest.mark.parametrize("devices, x64, digits", [(1, False, 1e-6), (2, True, 1e-13)])
+def test_so_it_is_in_single_precision_and_on_two_devices(play, devices, x64, digits):
+    """With one step each, parallel training is one-way transfer."""
+    one = {"step_size": 0.05, "steps": 1, **SAMPLED}
+    with jax.enable_x64(x64):
+        parallel, one_way = (shared(play(recipe, clock=CLOCKS["replacement"], engine=ct.Local(devices=devices)))
+                             for recipe in (ct.parallel_training(**one, central_step_size=0.05, central_steps=1),
+                                            ct.one_way_transfer(**one)))
+    assert parallel.dtype == (np.float64 if x64 else np.float32)
+    same(parallel, one_way, digits)
+
+
+@pytest.mark.parametrize("private", ["start", "trained"])
+def test_the_centre_s_private_part_stays_or_is_trained(played, numbers, rows, private):
+    """Two linear models, of the inputs 0 and 1 and of input 2: trained together, they are one."""
+    problem = with_central_loss(ct.residual(
+        numbers, shared_features=[0, 1], private_features=[2], shared_model=ct.linear(bias=False),
+        private_model=ct.linear(bias=False)), "same", [0.5, 1.0])
+    data = replace(numbers, central=from_sizes(*rows, np.array([len(rows[1])])))
+    server = played(problem, data, ct.only_central(central_step_size=0.05, central_steps=3, central_batch_size=None,
+                                                   central_private=private), 2).server
+    moves = np.array([1.0, 1.0, private == "trained"])
+    inputs, targets = rows
+    x = np.zeros(3)
+    for _ in range(6):
+        x = x - 0.05 * moves * (2 * inputs.T @ (inputs @ x - targets) / len(targets))
+    found = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves((server.shared, server.private))])
+    same(found, x)

@@ -2,9 +2,11 @@
 
 import jax
 import numpy as np
+import optax
 import pytest
 
 import cantons as ct
+from cantons.algorithm.parts.training import OPTIMIZERS, LocalOptimizer, moves_without_gradient
 from cantons.checks.case import fitting_case
 from cantons.checks.contract import CHECKS, find, sentence_of
 from cantons.engine import seed_keys, shapes_that_travel
@@ -68,6 +70,10 @@ def test_clients_with_some_rows_do_what_clients_with_all_rows_do(close_to_dense,
 @pytest.mark.parametrize("method", ["parallel", "one_way"])
 def test_so_it_is_on_every_engine(close_to_dense, method, engine):
     close_to_dense(METHODS[method], STEPS, engine=ENGINES[engine])
+
+
+def test_so_it_is_for_a_server_that_remembers(close_to_dense):
+    close_to_dense(ct.fedyogi, STEPS, rounds=2)
 
 
 @pytest.mark.parametrize("replace", [False, True])
@@ -161,7 +167,8 @@ def test_rows_outside_the_table_are_refused(data):
 
 
 def test_a_problem_without_tables_has_no_rows_to_hold(least_squares, numbers):
-    assert "no tables" in refusal(least_squares, numbers, ct.fedavg(rows=3))
+    for build in (ct.fedavg, ct.fedopt, ct.fedadam, ct.fedyogi, ct.fedavgm):
+        assert "no tables" in refusal(least_squares, numbers, build(rows=3))
 
 
 @pytest.mark.parametrize("build", [ct.one_way_transfer, ct.two_way_transfer])
@@ -169,6 +176,21 @@ def test_a_transferred_gradient_wants_plain_steps(problem, data, build):
     for options in ({"client_optimizer": "adam"}, {"clip_norm": 1.0}):
         raw = {"federated_gradient": "raw"} if build is ct.two_way_transfer else {}
         assert "leave rows out" in refusal(problem, data, build(**options, **raw, rows=OWN))
+
+
+def decaying(step_size):
+    return optax.chain(optax.add_decayed_weights(0.1), optax.sgd(step_size))
+
+
+@pytest.mark.parametrize("build", [ct.fedavg, ct.fedadam, ct.parallel_training])
+def test_clients_must_not_move_rows_that_have_no_gradient(problem, data, build):
+    for optimizer in ("adamw", "yogi", decaying):
+        assert "weight decay" in refusal(problem, data, build(client_optimizer=optimizer, rows=OWN))
+    build(client_optimizer="adamw").build(problem, data.population)  # whole tables may be decayed
+
+
+def test_the_other_optimisers_leave_them_where_they_are():
+    assert [name for name in OPTIMIZERS if moves_without_gradient(LocalOptimizer(name))] == ["adamw", "yogi"]
 
 
 # What travels

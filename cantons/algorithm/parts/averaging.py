@@ -14,6 +14,7 @@ import optax
 
 from cantons.aggregate import weighted_mean
 from cantons.algorithm.parts.schedule import as_schedule, usual_step
+from cantons.algorithm.parts.select_rows import ALL_ROWS, Rows, select_rows
 from cantons.algorithm.parts.training import Adjust, LocalOptimizer, LocalWork, Work, fitter, trainer
 from cantons.algorithm.parts.trees import scale, subtract
 from cantons.protocol import Algorithm, Array, Average, Averages, Diagnostics, Problem, PyTree
@@ -62,6 +63,7 @@ def averaging(
     averaged: Averaging,
     server_optimizer: optax.GradientTransformation,
     adjust: Callable[[PyTree], Adjust] | None = None,
+    selecting: Rows = ALL_ROWS,
 ) -> Algorithm:
     """Build the algorithm; `adjust(anchor)` changes the local direction given the shared part received."""
     schedule = as_schedule(local.step_size)
@@ -98,5 +100,6 @@ def averaging(
         return message.shared, private
 
     averages = Averages(lambda upload: Average(upload.change, upload.weight), weighted_mean().build())
-    return Algorithm(init_server, init_client, broadcast, client_update, averages, server_update, model,
-                     diagnostics=Diagnostics(client=diagnose))
+    whole = Algorithm(init_server, init_client, broadcast, client_update, averages, server_update, model,
+                      diagnostics=Diagnostics(client=diagnose))
+    return select_rows(whole, problem, local.work, optimizer, selecting.rows)

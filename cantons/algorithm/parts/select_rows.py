@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cantons.aggregate import as_sum
-from cantons.algorithm.parts.training import Work
+from cantons.algorithm.parts.training import LocalOptimizer, Work, moves_without_gradient
 from cantons.errors import InputError
 from cantons.problem import paths
 from cantons.protocol import (
@@ -32,6 +32,20 @@ from cantons.protocol import (
     TableRows,
     Tables,
 )
+from cantons.ranges import Count
+
+
+class Rows(NamedTuple):
+    """What clients hold of the problem's tables.
+
+    rows: how many rows of each table of the problem a client has room for; it is sent those its examples look at, and
+        no others. With none, clients hold whole tables.
+    """
+
+    rows: Count | None = None
+
+
+ALL_ROWS = Rows()
 
 
 class RowUpload(NamedTuple):
@@ -57,7 +71,7 @@ class Absent(NamedTuple):
     complete: Callable[[Any, Any, Array, Datacenter], Any]
 
 
-def select_rows(dense: Algorithm, problem: Problem, work: Work, rows: int | None,
+def select_rows(dense: Algorithm, problem: Problem, work: Work, optimizer: LocalOptimizer, rows: int | None,
                 absent: Absent | None = None) -> Algorithm:
     """The same algorithm, whose clients hold `rows` rows of each table; with None, the algorithm as it is.
 
@@ -67,6 +81,10 @@ def select_rows(dense: Algorithm, problem: Problem, work: Work, rows: int | None
     """
     if rows is None:
         return dense
+    if moves_without_gradient(optimizer):
+        raise InputError("client_optimizer moves what has no gradient, as the weight decay of \"adamw\" and the first "
+                         "averages of \"yogi\" do, and with rows a client cannot move those that it does not hold; "
+                         "choose another, such as \"adam\", or leave rows out.")
     room, tables, (lift, finish) = rows, tables_of(problem), as_sum(dense.aggregate)
     whole = jax.eval_shape(lambda: problem.init(jax.random.key(0)))[0]
     held = map_tables(tables, lambda leaf: jax.ShapeDtypeStruct((room, *leaf.shape[1:]), leaf.dtype), whole)

@@ -84,6 +84,14 @@ class LocalOptimizer(NamedTuple):
 PLAIN_STEPS = LocalOptimizer()
 
 
+def moves_without_gradient(optimizer: LocalOptimizer) -> bool:
+    """Does it move a parameter whose gradient is 0, as weight decay and the averages of optax's yogi do?"""
+    method, point = get_optimizer(optimizer.client_optimizer)(1.0), jnp.ones(())
+    with jax.ensure_compile_time_eval():
+        move, _ = method.update(jnp.zeros(()), method.init(point), point)
+        return bool(move != 0)
+
+
 class Work(NamedTuple):
     """How much is computed: passes over the data, or `steps` sampled batches; a batch of None is all examples."""
 
@@ -96,6 +104,11 @@ class Work(NamedTuple):
         if self.batch_size is None:
             return (self.steps or self.epochs) * size
         return self.epochs * size if self.steps is None else self.steps * self.batch_size
+
+    def most_steps(self, size: int) -> int:
+        """How many gradient steps that is for a client with `size` examples."""
+        passes = 1 if self.batch_size is None else -(-size // self.batch_size)
+        return self.epochs * passes if self.steps is None else self.steps
 
     def draw(self, key: Key, data: Data, number: Array | int) -> Batch:
         """The batch of one of the `steps`."""
