@@ -143,9 +143,9 @@ def test_two_devices_and_vectorised_clients_agree(played, mixed, data):
 
 
 def test_all_of_each_group_s_gradient_is_what_is_sent_uncompressed(played, mixed, data):
-    plain, all_sent, most_sent = (after(played, mixed, data, ct.two_way_transfer(**WORK, **CENTRE, **options)) for options
-                                  in ({}, {"compression": "top_k", "top_share": 1.0},
-                                      {"compression": "top_k", "top_share": 0.5}))
+    chosen = {}, {"compression": "top_k", "top_share": 1.0}, {"compression": "top_k", "top_share": 0.5}
+    plain, all_sent, most_sent = (after(played, mixed, data, ct.two_way_transfer(**WORK, **CENTRE, **options))
+                                  for options in chosen)
     np.testing.assert_allclose(weight(all_sent.shared), weight(plain.shared), rtol=0, atol=1e-13)
     assert weight(most_sent.residual).shape == (2, 3) and (weight(most_sent.residual) != 0).any(axis=1).all()
 

@@ -327,11 +327,11 @@ def test_a_client_without_examples_counts_for_nothing(problem, data, build):
 
 def test_the_dissimilarity_is_the_distance_of_the_two_gradients_and_never_below_0():
     of_clients, of_centre = np.random.default_rng(3).normal(size=(2, 4))
-    found = dissimilarity(of_clients, of_centre, (W_F, W_C))
+    found = dissimilarity([of_clients, of_centre], (W_F, W_C))
     apart = W_F * W_C * ((of_clients / W_F - of_centre / W_C) ** 2).sum()
     same(found["dissimilarity_G2"], apart)
     same(found["dissimilarity_G2"], (found["dissimilarity_B2"] - 1) * ((of_clients + of_centre) ** 2).sum())
-    same(dissimilarity(W_F * of_clients, W_C * of_clients, (W_F, W_C))["dissimilarity_G2"], 0.0)
+    same(dissimilarity([W_F * of_clients, W_C * of_clients], (W_F, W_C))["dissimilarity_G2"], 0.0)
 
 
 def test_the_clients_gradient_is_a_mean_over_steps_whatever_their_numbers(play, quadratics):
