@@ -1,0 +1,71 @@
+"""The datacenter's batches are divided over the devices, each of which computes with its share of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from cantons.engine.devices import AXIS
+from cantons.protocol import Array, Batch, Data, Key, PyTree
+
+# Rows a device must get for a batch to be divided: devices wait for each other once in a step. On two cores a step with
+# 32 rows took 1.1 to 2 times as long when it was divided, one with 128 rows half as long, or as long for ten inputs.
+LEAST_ROWS = 64
+
+
+def divide_batches(data: Data | None, mesh: Mesh) -> Data | None:
+    """The same examples, whose batches lie on all devices of the mesh."""
+    return data if data is None or mesh.size == 1 else Divided(data, mesh)
+
+
+class Divided:
+    """Examples, as `protocol.Data`: a batch is one array to whoever computes with it, and the compiler divides that."""
+
+    def __init__(self, data: Data, mesh: Mesh):
+        self._data, self._mesh = data, mesh
+
+    @property
+    def size(self) -> Array | int:
+        return self._data.size
+
+    def sample(self, key: Key, size: int) -> Batch:
+        return self._divide(self._data.sample(key, size))
+
+    def epoch(self, key: Key, size: int, body: Callable[[PyTree, Batch], PyTree], carry: PyTree) -> PyTree:
+        return self._data.epoch(key, size, lambda carry, batch: body(carry, self._divide(batch)), carry)
+
+    def fold(self, size: int, body: Callable[[PyTree, Batch], PyTree], carry: PyTree) -> PyTree:
+        return self._data.fold(size, lambda carry, batch: body(carry, self._divide(batch)), carry)
+
+    def full(self) -> Batch:
+        return self._divide(self._data.full())
+
+    def now(self) -> Batch:
+        return self._divide(self._data.now())
+
+    def hidden(self) -> Data:
+        return Divided(self._data.hidden(), self._mesh)
+
+    def at(self, key: Key, meeting: Array, size: int, order: str) -> Data:
+        return Divided(self._data.at(key, meeting, size, order), self._mesh)
+
+    def _divide(self, batch: Batch) -> Batch:
+        devices = self._mesh.devices.reshape(share_count(batch.mask.shape[0], self._mesh.size), -1)
+        if len(devices) == 1:
+            return batch
+        mesh = Mesh(devices, (AXIS, "copies"))
+        # The mask stays whole: its sum is known on each device, and need not be waited for before a mean is taken.
+        return jax.lax.with_sharding_constraint(batch, Batch(NamedSharding(mesh, PartitionSpec(AXIS)), NamedSharding(
+            mesh, PartitionSpec(AXIS)), NamedSharding(mesh, PartitionSpec())))
+
+
+def share_count(rows: int, devices: int) -> int:
+    """Into how many equal shares a batch is divided, each of them on as many devices; 1 leaves it whole.
+
+    >>> share_count(500, 2), share_count(500, 16), share_count(500, 3), share_count(100, 2)
+    (2, 4, 1, 1)
+    """
+    return max([shares for shares in range(2, devices + 1)
+                if devices % shares == 0 and rows % shares == 0 and rows >= shares * LEAST_ROWS], default=1)
