@@ -55,10 +55,10 @@ class Divided:
         devices = self._mesh.devices.reshape(share_count(batch.mask.shape[0], self._mesh.size), -1)
         if len(devices) == 1:
             return batch
-        mesh = Mesh(devices, (AXIS, "copies"))
+        mesh, divide = Mesh(devices, (AXIS, "copies")), jax.lax.with_sharding_constraint
+        rows, whole = NamedSharding(mesh, PartitionSpec(AXIS)), NamedSharding(mesh, PartitionSpec())
         # The mask stays whole: its sum is known on each device, and need not be waited for before a mean is taken.
-        return jax.lax.with_sharding_constraint(batch, Batch(NamedSharding(mesh, PartitionSpec(AXIS)), NamedSharding(
-            mesh, PartitionSpec(AXIS)), NamedSharding(mesh, PartitionSpec())))
+        return Batch(divide(batch.inputs, rows), divide(batch.targets, rows), divide(batch.mask, whole))
 
 
 def share_count(rows: int, devices: int) -> int:
