@@ -7,9 +7,10 @@ import pytest
 import cantons as ct
 from cantons.checks.case import fitting_case
 from cantons.checks.contract import CHECKS, find, sentence_of
-from cantons.engine import seed_keys, shapes_that_travel
+from cantons.engine import seed_keys, shapes_that_travel, summands
 from cantons.errors import InputError
 from cantons.metrics import leaves, nbytes
+from cantons.protocol import TableRows
 
 pytestmark = pytest.mark.usefixtures("float64")
 THINGS, OWN, CONTEXT, WIDTH = 50, 8, 3, 4
@@ -68,6 +69,22 @@ def test_clients_with_some_rows_do_what_clients_with_all_rows_do(close_to_dense,
 @pytest.mark.parametrize("method", ["parallel", "one_way"])
 def test_so_it_is_on_every_engine(close_to_dense, method, engine):
     close_to_dense(METHODS[method], STEPS, engine=ENGINES[engine])
+
+
+@pytest.mark.parametrize("engine", ["two devices", "pairs on two devices"])
+def test_so_it_is_where_devices_gather_rows_instead_of_adding_tables(close_to_dense, engine, monkeypatch):
+    monkeypatch.setattr(summands, "FEW", 0)  # however small the table is
+    close_to_dense(ct.one_way_transfer, STEPS, engine=ENGINES[engine])
+
+
+@pytest.mark.parametrize("clients, gathers", [(5, True), (6, False)])
+def test_rows_are_gathered_where_they_are_at_most_a_quarter_of_the_table(clients, gathers):
+    summand = TableRows(np.arange(2), np.ones((2, 3)), 40), np.ones(3)
+    added, gathered = summands.split(summand, clients)
+    assert gathered[0] is (summand[0] if gathers else None)
+    assert gathered[1] is None
+    assert added[0] is (None if gathers else summand[0])
+    assert added[1] is summand[1]
 
 
 @pytest.mark.parametrize("replace", [False, True])
