@@ -15,7 +15,8 @@ from cantons.problem import with_central_loss
 
 RECIPES = {"one_way": ct.one_way_transfer(steps=2, batch_size=3, central_batch_size=5),
            "two_way": ct.two_way_transfer(steps=2, batch_size=3, central_batch_size=None)}
-ENGINES = {"two devices": ct.Local(devices=2), "vectorised": ct.Local(devices=1, mode="vmap"), "plain": ct.Plain(compile=True)}
+ENGINES = {"two devices": ct.Local(devices=2), "vectorised": ct.Local(devices=1, mode="vmap"),
+           "plain": ct.Plain(compile=True)}
 
 
 @pytest.fixture(scope="module")
