@@ -9,15 +9,15 @@ from starting import start
 
 import cantons as ct
 from cantons.data import from_sizes
-from cantons.engine.central import LEAST_ROWS
+from cantons.engine.central import LEAST_NUMBERS, LEAST_ROWS
 from cantons.problem import with_central_loss
 
-WIDTH = 24
+WIDTH = LEAST_NUMBERS // LEAST_ROWS
 
 
 @pytest.fixture(scope="module")
 def problem(mixed):
-    return with_central_loss(ct.classification(mixed, ct.mlp(hidden=[8])))
+    return with_central_loss(ct.classification(mixed, ct.mlp(hidden=[2])))
 
 
 @pytest.fixture(scope="module")
