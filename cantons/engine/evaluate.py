@@ -42,7 +42,7 @@ def scorer(problem: Problem, algorithm: Algorithm, fanout: Fanout, common: PyTre
         population = sets["train"].population
         ids = jnp.minimum(jnp.arange(fanout.padded(population)), population - 1)
         if held is None:
-            message = algorithm.broadcast(key, server, arrays.datacenter(algorithm, key))
+            message = algorithm.broadcast(key, server, arrays.datacenter(algorithm, key, fanout))
             held = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], message), jnp.zeros(population, jnp.int32)
 
         def each(common, slot):

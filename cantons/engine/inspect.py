@@ -58,7 +58,7 @@ def _probe(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays, s
     slots = ids, keyed(keys.client, ids), take(state.clients, ids), counts.astype(float)
     (total, weight), _ = map_clients(fanout, each, (arrays.train, state.server), slots)
     mean = jax.tree.map(lambda leaf: leaf / weight, total)
-    return dict(probe.finish(state.server, mean, arrays.datacenter(algorithm, keys.central)))
+    return dict(probe.finish(state.server, mean, arrays.datacenter(algorithm, keys.central, fanout)))
 
 
 def _score_portions(problem: Problem, fanout: Fanout, rows: Examples, shared: PyTree, start: PyTree) -> Any:

@@ -11,7 +11,7 @@ from jax.extend.core import jaxpr_as_fun
 from jax.sharding import Mesh, PartitionSpec
 
 from cantons.engine.devices import AXIS
-from cantons.engine.summands import add_to, dense, join, zero_sum
+from cantons.engine.summands import add_to, dense, join, put_back, split, zero_sum
 from cantons.protocol import Array, PyTree
 
 Each = Callable[[PyTree, PyTree], tuple[PyTree, PyTree]]  # (common, slot) -> (summand, row)
@@ -40,13 +40,21 @@ def map_clients(fanout: Fanout, each: Each, common: PyTree, slots: PyTree) -> tu
     if fanout.mesh.size == 1:
         return _on_one_device(each, fanout.group, common, slots)
 
+    count = jax.tree.leaves(slots)[0].shape[0]
+
     def share(leaf: Array) -> Array:
-        size = leaf.shape[0] // fanout.mesh.size
+        size = count // fanout.mesh.size
         return jax.lax.dynamic_slice_in_dim(leaf, jax.lax.axis_index(AXIS) * size, size)
 
+    def each_apart(common: PyTree, slot: PyTree) -> tuple[PyTree, PyTree]:
+        summand, row = each(common, slot)
+        added, gathered = split(summand, count)
+        return added, (row, gathered)
+
     def on_each_device(common: PyTree, slots: PyTree) -> tuple[PyTree, PyTree]:
-        total, rows = _on_one_device(each, fanout.group, common, jax.tree.map(share, slots))
-        return jax.lax.psum(total, AXIS), jax.lax.all_gather(rows, AXIS, tiled=True)
+        total, rows = _on_one_device(each_apart, fanout.group, common, jax.tree.map(share, slots))
+        total, (rows, gathered) = jax.lax.psum(total, AXIS), jax.lax.all_gather(rows, AXIS, tiled=True)
+        return put_back(total, gathered), rows
 
     # Whole in, whole out. Were slots and rows sharded, the compiler would shard all that is made from them or
     # with them, down to the counters, and devices would wait for each other six times a round, not three.

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from cantons.engine.aggregation import aggregation_of, keep_report
+from cantons.engine.central import divide_batches
 from cantons.engine.client import Slot, Turn, as_arrays, keyed, take_turn, where
 from cantons.engine.mapping import Fanout, map_clients
 from cantons.protocol import (
@@ -34,9 +35,10 @@ class Arrays(NamedTuple):
     clock: PyTree
     key: Key
 
-    def datacenter(self, algorithm: Algorithm, key: Key) -> Datacenter:
-        """What algorithms are given as `central`."""
-        return Datacenter(None if self.central is None else self.central.client(0), key,
+    def datacenter(self, algorithm: Algorithm, key: Key, fanout: Fanout | None = None) -> Datacenter:
+        """What algorithms are given as `central`; a `fanout` says which devices share its batches."""
+        examples = None if self.central is None else self.central.client(0)
+        return Datacenter(examples if fanout is None else divide_batches(examples, fanout.mesh), key,
                           self.train.pooled() if algorithm.needs.pooled else None)
 
 
@@ -67,12 +69,12 @@ def round_keys(key: Key, round: Array) -> Keys:
 
 def open_round(algorithm: Algorithm, clock: Clock, arrays: Arrays, state: State,
                fanout: Fanout | None = None) -> Opening:
-    """Who takes part, and what they are sent; a `fanout` says how slots are dealt out to devices."""
+    """Who takes part, and what they are sent; a `fanout` says how work is dealt out to devices."""
     keys = round_keys(arrays.key, state.round)
     plan = clock.plan(arrays.clock, keys.plan, state.round)
     if fanout is not None:
         plan = _balanced(plan, clock, fanout, arrays, state.ledger.shape[0])
-    message = algorithm.broadcast(keys.broadcast, state.server, arrays.datacenter(algorithm, keys.central))
+    message = algorithm.broadcast(keys.broadcast, state.server, arrays.datacenter(algorithm, keys.central, fanout))
     heard = state.ledger[plan.ids, 0] == 0
     return Opening(keys, message, Slot(*plan[:4], heard, keyed(keys.client, plan.ids)))
 
@@ -88,7 +90,7 @@ def put(clients: PyTree, ids: Array, rows: PyTree) -> PyTree:
 
 
 def close_round(algorithm: Algorithm, clock: Clock, arrays: Arrays, state: State, opening: Opening, total: PyTree,
-                turns: Turn) -> State:
+                turns: Turn, fanout: Fanout | None = None) -> State:
     """The aggregate moves the server, rows are put back, and the ledger is kept; `turns` has one row for each slot."""
     slots, lost, aggregation = opening.slots, turns.lost, aggregation_of(algorithm.aggregate)
     arrived = jnp.where(slots.acts & ~lost, slots.counts, 0)
@@ -99,7 +101,7 @@ def close_round(algorithm: Algorithm, clock: Clock, arrays: Arrays, state: State
         carried = jax.tree.map(lambda leaf: leaf[by_id], turns.upload)
     aggregate, rule, report = aggregation.close(opening.keys.aggregate, state.rule, carried, ids, counts, clock.cohort)
     moved = algorithm.server_update(opening.keys.server, state.server, aggregate,
-                                    arrays.datacenter(algorithm, opening.keys.central))
+                                    arrays.datacenter(algorithm, opening.keys.central, fanout))
     closed = jnp.ones((), bool) if aggregation.every_round else arrived.any()
     acknowledged, downloads, uploaded, rejected, outvoted = state.ledger[slots.id].T
     sent_up = slots.acts & (slots.counts > 0)
@@ -130,7 +132,7 @@ def one_round(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays
 
     seats = opening.slots, take(state.clients, opening.slots.id)
     total, turns = map_clients(fanout, each, (arrays.train, opening.message, state.rule), seats)
-    return close_round(algorithm, clock, arrays, state, opening, total, turns)
+    return close_round(algorithm, clock, arrays, state, opening, total, turns, fanout)
 
 
 class Exchange(NamedTuple):

@@ -13,6 +13,8 @@ import jax.numpy as jnp
 
 from cantons.protocol import Array, PyTree, TableRows
 
+FEW = 4  # rows that all clients together send, times this, are at most a table's: then the rows are gathered
+
 
 def zero_sum(summand: PyTree) -> PyTree:
     """The sum of nothing, for a summand given as shapes: a table in the place of some of its rows."""
@@ -49,9 +51,30 @@ def join(summands: PyTree) -> PyTree:
                 lambda rows: TableRows(flat(rows.ids), flat(rows.values), rows.size), summands)
 
 
+def split(summand: PyTree, clients: int) -> tuple[PyTree, PyTree]:
+    """What is to be added up on each device, and rows to be gathered from all: those that are far fewer than the table.
+
+    Devices would wait for the sum of whole tables; the rows of all `clients` are sent sooner.
+    """
+    def few(leaf: Any) -> bool:
+        return _is_rows(leaf) and FEW * clients * len(leaf.ids) <= leaf.size
+
+    return (_map_leaves(lambda leaf: None if few(leaf) else leaf, summand),
+            _map_leaves(lambda leaf: leaf if few(leaf) else None, summand))
+
+
+def put_back(total: PyTree, gathered: PyTree) -> PyTree:
+    """The sum of what was split, from the sum of its first part and the stacked rows of its second."""
+    return jax.tree.map(lambda rows, here: here if rows is None else dense(join(rows)), gathered, total,
+                        is_leaf=lambda leaf: leaf is None or _is_rows(leaf))
+
+
+def _map_leaves(function: Callable[[Any], Any], tree: PyTree) -> PyTree:
+    return jax.tree.map(function, tree, is_leaf=_is_rows)
+
+
 def _map(of_array: Callable[[Any], Any], of_rows: Callable[[TableRows], Any], tree: PyTree) -> PyTree:
-    return jax.tree.map(lambda leaf: of_rows(leaf) if isinstance(leaf, TableRows) else of_array(leaf), tree,
-                        is_leaf=_is_rows)
+    return _map_leaves(lambda leaf: of_rows(leaf) if isinstance(leaf, TableRows) else of_array(leaf), tree)
 
 
 def _is_rows(leaf: Any) -> bool:

@@ -44,7 +44,7 @@ class Settings(NamedTuple):
     every: int = 20
     seeds: int = 5
     steps: tuple[int, ...] = (5, 40)  # K
-    step_sizes: tuple[float, ...] = (0.05, 0.1, 0.2, 0.4, 0.8)
+    step_sizes: tuple[float, ...] = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
     points: tuple[int, ...] = (0, 20, 100)  # rounds after which variances are taken
     rows: int = 20_000  # of labels
     least: int = 100  # rows of a writer

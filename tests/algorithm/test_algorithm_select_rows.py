@@ -9,9 +9,10 @@ import cantons as ct
 from cantons.algorithm.parts.training import OPTIMIZERS, LocalOptimizer, moves_without_gradient
 from cantons.checks.case import fitting_case
 from cantons.checks.contract import CHECKS, find, sentence_of
-from cantons.engine import seed_keys, shapes_that_travel
+from cantons.engine import seed_keys, shapes_that_travel, summands
 from cantons.errors import InputError
 from cantons.metrics import leaves, nbytes
+from cantons.protocol import TableRows
 
 pytestmark = pytest.mark.usefixtures("float64")
 THINGS, OWN, CONTEXT, WIDTH = 50, 8, 3, 4
@@ -40,9 +41,14 @@ def problem(data):
 def close_to_dense(played, problem, data):
     """`close_to_dense(build, options, ...)`: both kinds of clients, and how far their servers are apart."""
 
-    def compare(build, options, rounds=3, rows=OWN, **more):
-        whole, sparse = (played(problem, data, build(**options, **given), rounds, **more).server
-                         for given in ({}, {"rows": rows}))
+    dense = {}
+
+    def compare(build, options, rounds=3, rows=OWN, clock=None, engine=None):
+        case = build, str(options), rounds, clock and str(clock.options)
+        if case not in dense:  # on one device, whatever engine runs the others
+            dense[case] = played(problem, data, build(**options), rounds, clock=clock).server
+        whole = dense[case]
+        sparse = played(problem, data, build(**options, rows=rows), rounds, clock=clock, engine=engine).server
         assert np.abs(whole.shared["table"] - problem.init(seed_keys(0)[0])[0]["table"])[:40].max() > 1e-4
         for one, other in zip(jax.tree.leaves(whole), jax.tree.leaves(sparse), strict=True):
             np.testing.assert_allclose(other, one, rtol=0, atol=1e-12)
@@ -74,6 +80,22 @@ def test_so_it_is_on_every_engine(close_to_dense, method, engine):
 
 def test_so_it_is_for_a_server_that_remembers(close_to_dense):
     close_to_dense(ct.fedyogi, STEPS, rounds=2)
+
+
+@pytest.mark.parametrize("engine", ["two devices", "pairs on two devices"])
+def test_so_it_is_where_devices_gather_rows_instead_of_adding_tables(close_to_dense, engine, monkeypatch):
+    monkeypatch.setattr(summands, "FEW", 0)  # however small the table is
+    close_to_dense(ct.one_way_transfer, STEPS, engine=ENGINES[engine])
+
+
+@pytest.mark.parametrize("clients, gathers", [(5, True), (6, False)])
+def test_rows_are_gathered_where_they_are_at_most_a_quarter_of_the_table(clients, gathers):
+    summand = TableRows(np.arange(2), np.ones((2, 3)), 40), np.ones(3)
+    added, gathered = summands.split(summand, clients)
+    assert gathered[0] is (summand[0] if gathers else None)
+    assert gathered[1] is None
+    assert added[0] is (None if gathers else summand[0])
+    assert added[1] is summand[1]
 
 
 @pytest.mark.parametrize("replace", [False, True])
