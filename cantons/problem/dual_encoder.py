@@ -82,7 +82,7 @@ def dual_encoder(data: Shaped, *, vocabulary: Classes | None = None, width: Coun
         return {"loss": each(shared, batch), f"recall@{NEAREST}": found.astype(cosines.dtype)}
 
     def rows(batch: Batch) -> Array:
-        numbers = jnp.concatenate([batch.inputs, batch.targets[:, None]], axis=1)
+        numbers = jnp.concatenate([_whole("inputs", batch.inputs), _whole("targets", batch.targets)[:, None]], axis=1)
         return jnp.where(batch.mask[:, None] > 0, numbers, -1)
 
     def renumber(batch: Batch, number) -> Batch:

@@ -102,6 +102,7 @@ def test_a_folder_is_no_study_and_an_endless_file_neither(tmp_path):
     "problem=odd_parts:strange": "cannot tell which options strange has",
     "algorithm.name=odd_parts:method": "method failed with ValueError: no such thing",
     "data={name='csv', targets='y', path='" + "a" * 300 + "'}": "File name too long",
+    "problem={name='dual_encoder', vocabulary=9}": "dual_encoder got inputs of type float",
     "data.examples=" + "9" * 5000: "data.examples = '999",
     "data.examples=" + "9" * 4000: "data.examples = 999",
     "..=1": "unknown key ''",
