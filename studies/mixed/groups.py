@@ -53,7 +53,7 @@ class Settings(NamedTuple):
 QUICK = Settings(clients=8, hidden=4, cohort=4, rounds=4, every=2, seeds=2, steps=(2,), step_sizes=(0.1,),
                  points=(0, 1), rows=500)
 Populations = Mapping[str, ct.Federation]
-COLOURS = {"one population": kit.GREY, "parallel, traits": kit.ORANGE, "2-way, traits": kit.BLUE,
+COLOURS = {"one population": kit.GREY, "one population, server 2": kit.BLACK, "parallel, traits": kit.ORANGE, "2-way, traits": kit.BLUE,
            "parallel, random": kit.PINK, "2-way, random": kit.GREEN}
 
 
@@ -156,8 +156,9 @@ def ends(name_of_set: str, populations: Populations, settings: Settings, out: Pa
             for size in settings.step_sizes:
                 work = {"step_size": size, "steps": steps, "batch_size": settings.batch_size}
                 own, problem, cohort = data, ct.classification(data, model), settings.cohort
-                recipe = ct.fedavg(**work, weighting="uniform")
-                if which:
+                # Two groups of half the weight add up to local steps of half the length and a server step of 2.
+                recipe = ct.fedavg(**work, weighting="uniform", server_step_size=2.0 if which == "server 2" else 1.0)
+                if method != "one population":
                     own = populations[which]
                     problem = ct.with_group_losses(ct.classification(own, model), own, weights=shares(own))
                     cohort = {group: max(1, round(share * settings.cohort)) for group, share in shares(own).items()}
