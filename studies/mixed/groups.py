@@ -53,8 +53,9 @@ class Settings(NamedTuple):
 QUICK = Settings(clients=8, hidden=4, cohort=4, rounds=4, every=2, seeds=2, steps=(2,), step_sizes=(0.1,),
                  points=(0, 1), rows=500)
 Populations = Mapping[str, ct.Federation]
-COLOURS = {"one population": kit.GREY, "one population, server 2": kit.BLACK, "parallel, traits": kit.ORANGE, "2-way, traits": kit.BLUE,
-           "parallel, random": kit.PINK, "2-way, random": kit.GREEN}
+COLOURS = {"one population": kit.GREY, "one population, server 2": kit.BLACK,
+           "parallel, traits": kit.ORANGE, "2-way, traits": kit.BLUE, "parallel, random": kit.PINK,
+           "2-way, random": kit.GREEN}
 
 
 HALVES = {"low": [0, 1, 2, 3, 4], "high": [5, 6, 7, 8, 9]}
