@@ -350,16 +350,27 @@ def test_the_clients_gradient_from_changes_is_that_of_raw_gradients(play):
     same(shared(one), shared(other), 1e-12)
 
 
-@pytest.mark.parametrize("devices, x64, digits", [(1, False, 1e-6), (2, True, 1e-13)])
-def test_so_it_is_in_single_precision_and_on_two_devices(play, devices, x64, digits):
-    """With one step each, parallel training is one-way transfer."""
+@pytest.mark.parametrize("devices, x64, digits", [(1, False, 1e-6), (2, False, 1e-6), (2, True, 1e-13)])
+def test_so_it_is_in_single_precision_and_on_two_devices(play, least_squares, devices, x64, digits):
+    """Properties 1, 3, 4 and 5 of the above, on sampled batches and cohorts with replacement."""
     one = {"step_size": 0.05, "steps": 1, **SAMPLED}
+    three = {**SIZES, **CENTRE, **SAMPLED}
+
+    def after(recipe, rounds=2, **more):
+        return play(recipe, rounds, clock=CLOCKS["replacement"], engine=ct.Local(devices=devices), **more)
+
     with jax.enable_x64(x64):
-        parallel, one_way = (shared(play(recipe, clock=CLOCKS["replacement"], engine=ct.Local(devices=devices)))
-                             for recipe in (ct.parallel_training(**one, central_step_size=0.05, central_steps=1),
-                                            ct.one_way_transfer(**one)))
-    assert parallel.dtype == (np.float64 if x64 else np.float32)
-    same(parallel, one_way, digits)
+        one_way = shared(after(ct.one_way_transfer(**one)))
+        assert one_way.dtype == (np.float64 if x64 else np.float32)
+        same(shared(after(ct.parallel_training(**one, central_step_size=0.05, central_steps=1))), one_way, digits)
+        same(shared(after(ct.example_transfer(**one))), one_way, digits)
+        two_way = after(ct.two_way_transfer(**three), 1)
+        same(shared(two_way), shared(after(ct.parallel_training(**three), 1)), digits)
+        raw = after(ct.two_way_transfer(**three, federated_gradient="raw"), 1)
+        same(weight(two_way.federated_gradient), weight(raw.federated_gradient), 100 * digits)  # divided by the step
+        nothing = with_central_loss(least_squares, CentralLoss(lambda shared, private, batch: 0.0, False), [1.0, 1.0])
+        same(shared(after(ct.one_way_transfer(**SIZES, **SAMPLED), problem=nothing)),
+             shared(after(ct.fedavg(**SIZES, batch_size=2, weighting="uniform"), problem=least_squares)), digits)
 
 
 @pytest.mark.parametrize("private", ["start", "trained"])
