@@ -26,9 +26,11 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.algorithm import fedres_sgd as fedres_sgd
     from cantons.algorithm import fedsgd as fedsgd
     from cantons.algorithm import fedyogi as fedyogi
+    from cantons.algorithm import ffgg as ffgg
     from cantons.algorithm import fictitious_play as fictitious_play
     from cantons.algorithm import independent as independent
     from cantons.algorithm import l2gd as l2gd
+    from cantons.algorithm import local_ffgg as local_ffgg
     from cantons.algorithm import one_way_transfer as one_way_transfer
     from cantons.algorithm import online_central as online_central
     from cantons.algorithm import online_independent as online_independent
@@ -115,9 +117,9 @@ _HOMES = {
     "cantons.aggregate": "mean median weighted_mean",
     "cantons.algorithm":
         "central example_transfer fedadam fedavg fedavg_finetune fedavgm fedomd fedopt fedprox fedres_avg "
-        "fedres_bandit fedres_erm fedres_naive fedres_online_sgd fedres_sgd fedsgd fedyogi fictitious_play independent "
-        "l2gd one_way_transfer online_central online_independent only_central parallel_training scaffold sequential "
-        "two_way_transfer",
+        "fedres_bandit fedres_erm fedres_naive fedres_online_sgd fedres_sgd fedsgd fedyogi ffgg fictitious_play "
+        "independent l2gd local_ffgg one_way_transfer online_central online_independent only_central "
+        "parallel_training scaffold sequential two_way_transfer",
     "cantons.local_models": "LocalModel",
     "cantons.checks": "check",
     "cantons.clock": "online rounds",

@@ -10,6 +10,7 @@ from cantons.algorithm.fedres_erm import fedres_erm, fictitious_play
 from cantons.algorithm.fedres_online import fedres_online_sgd
 from cantons.algorithm.fedres_rounds import fedres_avg, fedres_naive, fedres_sgd
 from cantons.algorithm.fedsgd import fedsgd
+from cantons.algorithm.ffgg import ffgg, local_ffgg
 from cantons.algorithm.l2gd import l2gd
 from cantons.algorithm.mixed import one_way_transfer, parallel_training, two_way_transfer
 from cantons.algorithm.mixed_references import example_transfer, only_central, sequential
@@ -19,8 +20,8 @@ from cantons.algorithm.scaffold import scaffold
 # An algorithm is known by its name as soon as it stands in one of the two: it learns in rounds, or from a stream.
 ROUNDS = {build.__name__: build for build in (
     central, example_transfer, fedadam, fedavg, fedavg_finetune, fedavgm, fedopt, fedprox, fedres_avg, fedres_naive,
-    fedres_sgd, fedsgd, fedyogi, independent, l2gd, one_way_transfer, only_central, parallel_training, scaffold,
-    sequential, two_way_transfer)}
+    fedres_sgd, fedsgd, fedyogi, ffgg, independent, l2gd, local_ffgg, one_way_transfer, only_central, parallel_training,
+    scaffold, sequential, two_way_transfer)}
 ONLINE = {build.__name__: build for build in (
     fedomd, fedres_bandit, fedres_erm, fedres_online_sgd, fictitious_play, online_central, online_independent)}
 ALGORITHMS = dict(sorted((ROUNDS | ONLINE).items()))

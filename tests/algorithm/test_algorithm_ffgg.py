@@ -1,0 +1,173 @@
+"""FFGG and Local FFGG on least squares: beside plain NumPy, and in the cases where two algorithms are one."""
+
+import jax
+import numpy as np
+import pytest
+
+import cantons as ct
+from cantons.algorithm.parts.tuning import TUNERS
+
+pytestmark = pytest.mark.usefixtures("float64")
+SHARED, PRIVATE = [0, 1, 2], [1, 2]
+THETA, W = np.array([1.0, -2.0, 0.5]), np.array([0.3, -0.4])
+GAMMA, GAMMA_W = 0.05, 0.1
+
+
+@pytest.fixture(scope="module")
+def problem(numbers):
+    """The mean of (A theta + B w - y)^2."""
+    model = ct.linear(bias=False)
+    return ct.residual(numbers, shared_features=SHARED, private_features=PRIVATE, shared_model=model,
+                       private_model=model)
+
+
+@pytest.fixture(scope="module")
+def play(played, problem, numbers):
+    """`play(recipe, rounds)`: the state after some rounds from THETA and W."""
+    start = {"layer0": {"weight": THETA[:, None]}}, {"layer0": {"weight": W[:, None]}}
+    return lambda recipe, rounds=3, **more: played(problem, numbers, recipe, rounds, initial=start, **more)
+
+
+@pytest.fixture(scope="module")
+def clients(numbers, own_rows):
+    """(A, B, y) of every client."""
+    return [(x[:, SHARED], x[:, PRIVATE], y) for x, y in own_rows(numbers)]
+
+
+def theta(state):
+    return np.asarray(state.server.shared["layer0"]["weight"])[:, 0]
+
+
+def same(one, other, digits=1e-12):
+    np.testing.assert_allclose(one, other, rtol=0, atol=digits)
+
+
+def best(A, B, y, at):
+    return np.linalg.lstsq(B, y - A @ at, rcond=None)[0]
+
+
+def descended(A, B, y, at, steps):
+    w = W
+    for _ in range(steps):
+        w = w - GAMMA_W * 2 / len(y) * B.T @ (A @ at + B @ w - y)
+    return w
+
+
+def ffgg(clients, tune, rounds=3):
+    """Algorithm 1."""
+    at = THETA
+    for _ in range(rounds):
+        deltas = [2 / len(y) * A.T @ (A @ at + B @ tune(A, B, y, at) - y) for A, B, y in clients]
+        at = at - GAMMA * np.mean(deltas, axis=0)
+    return at
+
+
+def gd(steps):
+    return {"name": "gd", "steps": steps, "step_size": GAMMA_W}
+
+
+def test_ffgg_is_the_paper_s(play, clients):
+    same(theta(play(ct.ffgg(step_size=GAMMA, tuner=gd(4)))), ffgg(clients, lambda *one: descended(*one, 4)))
+
+
+@pytest.mark.parametrize("tuner", ["exact", {"name": "cg", "steps": 2}])
+@pytest.mark.parametrize("private_init", ["fixed", "random", "last"])
+def test_with_the_best_private_part_it_does_not_matter_where_tuning_begins(play, clients, tuner, private_init):
+    found = play(ct.ffgg(step_size=GAMMA, tuner=tuner, private_init=private_init))
+    same(theta(found), ffgg(clients, best), 1e-10)
+
+
+def test_fewer_steps_of_conjugate_gradients_are_not_exact(play, clients):
+    assert np.abs(theta(play(ct.ffgg(step_size=GAMMA, tuner={"name": "cg", "steps": 1})))
+                  - ffgg(clients, best)).max() > 1e-3
+
+
+def test_local_ffgg_is_the_paper_s(play, clients):
+    """Algorithm 4, two local steps."""
+    at = THETA
+    for _ in range(3):
+        ends = []
+        for A, B, y in clients:
+            own, w = at, descended(A, B, y, at, 4)
+            for _ in range(2):
+                w = w - 0.2 * 2 / len(y) * B.T @ (A @ own + B @ w - y)
+                own = own - GAMMA * 2 / len(y) * A.T @ (A @ own + B @ w - y)
+            ends.append(own)
+        at = np.mean(ends, axis=0)
+    found = play(ct.local_ffgg(step_size=GAMMA, private_step_size=0.2, steps=2, tuner=gd(4)))
+    same(theta(found), at)
+
+
+def test_with_one_local_step_local_ffgg_is_ffgg(play):
+    """One step at the best private part changes nothing; one more step of gradient descent is one more to tune."""
+    one = {"step_size": GAMMA, "steps": 1, "private_step_size": GAMMA_W}
+    same(theta(play(ct.local_ffgg(**one, tuner="exact"))), theta(play(ct.ffgg(step_size=GAMMA, tuner="exact"))), 1e-10)
+    same(theta(play(ct.local_ffgg(**one, tuner=gd(3)))), theta(play(ct.ffgg(step_size=GAMMA, tuner=gd(4)))))
+
+
+def test_with_nothing_private_ffgg_is_gradient_descent(played, least_squares, numbers, quadratics):
+    start = {"layer0": {"weight": THETA[:, None]}}, {"layer0": {"weight": None}}
+    found = played(least_squares, numbers, ct.ffgg(step_size=GAMMA), 3, initial=start)
+    at = THETA
+    for _ in range(3):
+        at = at - GAMMA * quadratics.gradients(at).mean(0)
+    same(theta(found), at)
+
+
+def test_where_tuning_begins_is_kept_only_if_it_is_wanted(play):
+    fixed, random, last = (play(ct.ffgg(tuner=gd(2), private_init=how), 1) for how in ("fixed", "random", "last"))
+    assert not jax.tree.leaves((fixed.clients.private, random.clients.private, random.server.start, last.server.start))
+    assert jax.tree.leaves(last.clients.private)
+    same(np.asarray(fixed.server.start["layer0"]["weight"])[:, 0], W)
+    assert np.abs(theta(fixed) - theta(random)).max() > 1e-4
+    same(theta(fixed), theta(last))
+
+
+def test_a_tuning_that_diverges_falls_back_to_its_beginning_and_is_counted(play, clients, problem, numbers):
+    wild = {"name": "gd", "steps": 40, "step_size": 1e30}
+    found = play(ct.ffgg(step_size=GAMMA, tuner=wild))
+    same(theta(found), ffgg(clients, lambda *one: W))
+    assert (found.clients.diverged == 3).all()
+    row = ct.run(problem, numbers, ct.ffgg(tuner=wild), rounds=1).final
+    assert row["clients.diverged_tunings.mean"] == 1.0
+
+
+def test_delta_may_be_of_a_fresh_batch(play):
+    """As many draws as it takes have the mean of all examples; one has not."""
+    whole, some = (theta(play(ct.ffgg(step_size=GAMMA, tuner="exact", delta_batch_size=size), 1))
+                   for size in (None, 20_000))
+    np.testing.assert_allclose(some, whole, atol=5e-3)
+    assert (some != whole).all()
+
+
+@pytest.mark.parametrize("build", [ct.ffgg, ct.local_ffgg])
+def test_a_server_with_adam_first_steps_along_signs(play, build):
+    found = play(build(step_size=GAMMA, tuner=gd(2), server_optimizer="adam", server_step_size=0.01), 1)
+    same(np.abs(theta(found) - THETA), 0.01, 1e-6)
+
+
+def test_uploads_are_the_shared_part_and_nothing_else(problem, numbers):
+    sizes = {name: ct.run(problem, numbers, build(tuner=gd(1)), rounds=1).summary["up_bytes_per_upload"]
+             for name, build in (("ffgg", ct.ffgg), ("local_ffgg", ct.local_ffgg))}
+    assert sizes == {"ffgg": 4 * len(SHARED), "local_ffgg": 4 * len(SHARED)}
+
+
+@pytest.mark.parametrize("tuner", sorted(TUNERS))
+def test_every_tuner_lowers_the_loss(problem, numbers, tuner):
+    row = ct.run(problem, numbers, ct.ffgg(tuner=tuner, step_size=0.05), rounds=5, evaluate_every=5)
+    first, last = row.history[0], row.final
+    assert last["train.personal.loss.mean"] < first["train.personal.loss.mean"]
+
+
+@pytest.mark.parametrize("tuner", ["cg", "exact"])
+def test_what_is_for_quadratic_losses_refuses_others(labels, tuner):
+    problem = ct.classification(labels, ct.mlp(hidden=[3]), split="output")
+    with pytest.raises(ct.InputError, match=f"the tuner {tuner} is for losses that are quadratic in the private part"):
+        ct.run(problem, labels, ct.ffgg(tuner=tuner), rounds=1)
+
+
+@pytest.mark.parametrize(("tuner", "sentence"), [
+    ("newton", "tuner"), ({"name": "gd", "steps": 0}, "tuner.steps is 0"), ({"name": "gd", "pace": 1}, "pace")])
+def test_an_odd_tuner_is_refused(tuner, sentence):
+    with pytest.raises(ct.InputError, match=sentence):
+        ct.ffgg(tuner=tuner)
