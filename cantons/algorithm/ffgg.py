@@ -1,9 +1,9 @@
 """Partially personalised federated learning: tune the private part, then step on the shared one.
 
-Mishchenko et al., "Partially Personalized Federated Learning: Breaking the Curse of Data Heterogeneity", Algorithms 1, 2
-and 4. The paper's theta is `shared`, w_m `private`, gamma_theta `step_size` and Delta_m `gradient`. Clients keep nothing
-between rounds unless they are told to. The paper's losses are sums over rows and ours are means, so its step sizes are
-to be multiplied by a client's number of rows. Clients count alike.
+Mishchenko et al., "Partially Personalized Federated Learning: Breaking the Curse of Data Heterogeneity", Algorithms 1,
+2 and 4. The paper's theta is `shared`, w_m `private`, gamma_theta `step_size` and Delta_m `gradient`. Clients keep
+nothing between rounds unless they are told to. The paper's losses are sums over rows and ours are means, so its step
+sizes are to be multiplied by a client's number of rows. Clients count alike.
 """
 
 from __future__ import annotations

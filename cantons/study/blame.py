@@ -39,10 +39,8 @@ def blame_user(name: str = "", anywhere: bool = True) -> Iterator[None]:
 
 
 def users_place(trace: TracebackType | None) -> traceback.FrameSummary | None:
-    """The last frame in a file that is neither ours nor a library's, below the last call that we made."""
-    frames = traceback.extract_tb(trace)
-    ours = [index for index, frame in enumerate(frames) if OURS in Path(frame.filename).parents]
-    users = [frame for frame in frames[ours[0]:] if _is_users(Path(frame.filename))] if ours else []
+    """The last frame in a file that is neither ours nor a library's; who called us is not in a trace that begins here."""
+    users = [frame for frame in traceback.extract_tb(trace) if _is_users(Path(frame.filename))]
     return users[-1] if users else None
 
 

@@ -50,6 +50,12 @@ def run(finished, tmp_path):
     return Path(shutil.copytree(finished, tmp_path / "run"))
 
 
+def test_runs_that_are_one_program_are_told_from_runs_alone(finished):
+    study, place = (json.loads((finished / f"{name}.json").read_text()) for name in ("study", "environment"))
+    alone, together = fingerprint(study, place), fingerprint(study, place, together=2)
+    assert differences(alone, together, DIGITS) and not differences(alone, together, RESULT)
+
+
 def contents(folder):
     return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 

@@ -103,6 +103,7 @@ def test_a_run_that_cannot_be_made_again_is_named(run, key, value):
     ("clients_csv", "", "the header of .*clients.csv is ''"),
     ("clients_csv", "client,client\na,b\n", "the header of .*clients.csv is 'client, client'"),
     ("clients_csv", CLIENTS + "dee\n", r"row 3 \(from 0\) of .*clients.csv has 1 values for 4 columns"),
+    ("clients_csv", CLIENTS + "dee,1,1,5,9\n", r"row 3 \(from 0\) of .*clients.csv has 5 values for 4 columns"),
     ("clients_csv", CLIENTS + "dee,1,1,5\n", "clients.csv has 4 rows, and its study.json speaks of 3 clients"),
     ("clients_csv", CLIENTS.replace("bob,0", "bob,x"), r"test.personal.accuracy in row 1 \(from 0\) of .*clients.csv"),
     ("clients_csv", CLIENTS.replace("1,5", "1,x"), r"test_examples in row 0 \(from 0\) of .*clients.csv is 'x'"),
