@@ -39,7 +39,7 @@ def blame_user(name: str = "", anywhere: bool = True) -> Iterator[None]:
 
 
 def users_place(trace: TracebackType | None) -> traceback.FrameSummary | None:
-    """The last frame in a file that is neither ours nor a library's; who called us is not in a trace that begins here."""
+    """The last frame in a file that is neither ours nor a library's; who called us is not in the trace."""
     users = [frame for frame in traceback.extract_tb(trace) if _is_users(Path(frame.filename))]
     return users[-1] if users else None
 

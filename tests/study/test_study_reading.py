@@ -98,6 +98,7 @@ def test_a_run_that_cannot_be_made_again_is_named(run, key, value):
     ("metrics_jsonl", json.dumps(ROW) + "\nxx\n" + json.dumps(ROW) + "\n", "line 2 of .*metrics.jsonl should be JSON"),
     ("metrics_jsonl", b"\xff\n", "cannot read .*metrics.jsonl: it is not UTF-8"),
     ("metrics_jsonl", '{"round": 0', "run has no evaluation yet"),
+    ("metrics_jsonl", '{"round": 0, "x": ' + "[" * 200 + "]" * 200 + "}\n", "metrics.jsonl nests its tables more than"),
     ("metrics_jsonl", json.dumps(ROW | {"test.personal.accuracy.mean": "x"}) + "\n",
      "test.personal.accuracy.mean after round 0 in .*metrics.jsonl is 'x', where a number belongs"),
     ("clients_csv", "", "the header of .*clients.csv is ''"),

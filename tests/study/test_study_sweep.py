@@ -11,6 +11,7 @@ import pytest
 import cantons as ct
 from cantons.data import with_validation
 from cantons.study.callbacks import Callback
+from cantons.study.folder import Folder
 from cantons.study.read import read_study
 from cantons.study.resolve import resolve
 from cantons.study.sweep import grouped, label, sweep
@@ -133,6 +134,24 @@ def test_stopped_by_ctrl_c_it_goes_on_to_the_same_end(study, swept, tmp_path):
         one, other = ct.load(tmp_path / f"step_size={size}-1"), ct.load(swept[0] / f"step_size={size},epochs=1-1")
         for left, right in zip(jax.tree.leaves(one.state), jax.tree.leaves(other.state), strict=True):
             np.testing.assert_array_equal(left, right)
+
+
+def test_a_group_that_was_begun_whole_is_played_whole(study, tmp_path, monkeypatch):
+    """One run of it alone would be another program, and end in other bits."""
+    write, written = Folder.summary, []
+
+    def write_one(folder, summary):
+        if written:
+            raise KeyboardInterrupt
+        written.append(write(folder, summary))
+
+    call = study, {"algorithm.step_size": [0.05, 0.2]}, 1, tmp_path, {"algorithm.epochs": 1}, Callback()
+    monkeypatch.setattr(Folder, "summary", write_one)
+    with pytest.raises(KeyboardInterrupt):
+        sweep(*call)
+    monkeypatch.undo()
+    sweep(*call)
+    assert [json.loads(file.read_text())["runs_together"] for file in tmp_path.glob("*/summary.json")] == [2, 2]
 
 
 def test_runs_with_other_companions_have_another_checkpoint(tmp_path):
