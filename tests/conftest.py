@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from collections import OrderedDict
 from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
@@ -31,6 +33,10 @@ from cantons.checks.engines import compilations as counted_compilations  # noqa:
 from cantons.engine.aggregation import aggregation_of  # noqa: E402
 from cantons.engine.summands import dense  # noqa: E402
 from cantons.protocol import Datacenter, Receipt  # noqa: E402
+
+# Tracing makes millions of small objects, and most of what the collector walks through is JAX itself: look less often.
+gc.freeze()
+gc.set_threshold(50_000, 20, 20)
 
 SIZES = (3, 17, 5, 8, 11, 4, 9)  # training examples of each client: ragged on purpose
 
@@ -124,13 +130,27 @@ def quadratics(numbers, own_rows):
 
 @pytest.fixture(scope="session")
 def played():
-    """`played(problem, data, recipe, rounds)`: the state after some rounds on one device, nothing scored."""
+    """`played(problem, data, recipe, rounds)`: the state after some rounds on one device, nothing scored.
+
+    The last sessions are kept: the very same recipe on the very same data is not traced and compiled again.
+    """
+    kept = OrderedDict()
+
+    def session_of(problem, data, recipe, clock, engine, seed):
+        given = problem, data, recipe, clock, engine  # kept beside the session, so that no other has their ids
+        key = *map(id, given), seed, jnp.result_type(float)
+        if key not in kept:
+            algorithm = recipe.build(problem, data.population)
+            known = () if data.clients.groups is None else (None, data.clients.groups)
+            clock = (clock or ct.rounds()).build(data.population, *known)
+            kept[key] = given, start(engine or ct.Local(devices=1), problem, algorithm, clock, data, data.central, seed)
+        kept.move_to_end(key)
+        if len(kept) > 8:
+            kept.popitem(last=False)
+        return kept[key][1]
 
     def play(problem, data, recipe, rounds, clock=None, engine=None, initial=None, seed=0):
-        algorithm = recipe.build(problem, data.population)
-        known = () if data.clients.groups is None else (None, data.clients.groups)
-        clock = (clock or ct.rounds()).build(data.population, *known)
-        session = start(engine or ct.Local(devices=1), problem, algorithm, clock, data, data.central, seed)
+        session = session_of(problem, data, recipe, clock, engine, seed)
         return jax.device_get(session.advance(session.begin(initial), rounds))
 
     return play

@@ -5,8 +5,8 @@ ones may build on earlier ones. What a block is says what is done with it:
 
     python   is executed; with a title it is also written to a file of that name
     toml     must be a valid study, or some tables of one; with a title it is written to a file
-    sh       its lines that call `cantons` are run, for a few rounds if nothing is said about what they print; the
-             others only set things up, and are listed below
+    sh       its lines that call `cantons` are run, for a few rounds and seeds if nothing is said about what they print;
+             the others only set things up, and are listed below
     text     is what the block above it prints: `...` stands for anything, and numbers may differ a little
 """
 
@@ -69,14 +69,23 @@ def shell(text, wanted):
     for line in text.splitlines():
         command, *words = shlex.split(line, comments=True) or [""]
         if command.endswith("cantons"):
-            if wanted is None and words[0] in ("run", "compare", "sweep", "demo") and "--rounds" not in words:
-                words += ["--rounds", "10"]
+            if wanted is None and words[0] in ("run", "compare", "sweep", "demo"):
+                words = shortened(words)
             done = CliRunner().invoke(cantons, words, catch_exceptions=False)
             assert done.exit_code == int(fails), f"{line}: {done.output}"
             said += done.output
         else:
             assert command in ("", *NOT_RUN), f"nobody runs {line!r}"
     return said
+
+
+def shortened(words):
+    """The same command for a few rounds, and a comparison for one seed if it does not say how many."""
+    few = ["--seeds", "1"] if words[0] == "compare" and "--seeds" not in words else []
+    if "--rounds" not in words:
+        return [*words, *few, "--rounds", "10"]
+    place = words.index("--rounds") + 1
+    return [*words[:place], str(min(int(words[place]), 30)), *words[place + 1:], *few]
 
 
 def alike(words, wanted):

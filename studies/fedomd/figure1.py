@@ -39,7 +39,7 @@ class Settings(NamedTuple):
     short: int = 2000  # steps of the studies with a constant step size
 
 
-QUICK = Settings(steps=200, counted=(5, 20), seeds=2, evaluations=8, short=100)
+QUICK = Settings(steps=200, periods=(1, 20), counted=(5, 20), seeds=2, evaluations=8, short=100)
 READINGS = {"variance 5": np.sqrt(5.0), "standard deviation 5": 5.0}
 BOX = {"name": "box", "low": -3, "high": 3}
 KEYS = ("collective_regret", "dynamic_regret", "collective_bound")

@@ -331,7 +331,7 @@ def pulled_apart(played, recipe, rounds):
     return float(server["shared"]), *thetas["private"].tolist(), float(sum(losses) / 2)
 
 
-@pytest.mark.parametrize("K", [1, 5, 10, 50])
+@pytest.mark.parametrize("K", [1, 50])
 @pytest.mark.parametrize("build, drift", [
     (lambda **work: ct.fedres_naive(order="simultaneous", **work), naive_drift),
     (ct.fedres_naive, printed_drift),
@@ -355,7 +355,7 @@ def corrected_round(u, before, K):
     return path[0] - 0.1 * RATE * sum(path[:-1]), np.mean(path[:-1])
 
 
-@pytest.mark.parametrize("K", [1, 5, 10, 50])
+@pytest.mark.parametrize("K", [1, 50])
 def test_a_corrected_average_finds_the_optimum_of_appendix_e1(K, played):
     rounds = 1000 // K
     u, before = 0.5, -100  # which stands for the c_1 = c = 0 of the start

@@ -58,8 +58,9 @@ def find_fits(samples: dict[str, dict[str, Any]]) -> Fits:
         methods[name] = []
         for algorithm, clock in itertools.product(REGISTRY["algorithm"], REGISTRY["clock"]):
             more = {"algorithm": _method(algorithm), "clock": {"name": clock}}
-            fitting = [tried is mixed for tried in (study, mixed) if _works({**tried, **more}, resolved=True)]
-            methods[name] += [(algorithm, clock, each) for each in fitting[:1]]
+            # Lazily: where the plain study works, the mixed one is not tried.
+            fitting = (tried is mixed for tried in (study, mixed) if _works({**tried, **more}, resolved=True))
+            methods[name] += [(algorithm, clock, each) for each in itertools.islice(fitting, 1)]
     return Fits(problems, methods)
 
 

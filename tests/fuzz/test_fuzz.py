@@ -36,8 +36,12 @@ def test_the_same_number_is_the_same_case(world):
 
 
 def test_every_part_is_tried(world):
-    text = "\n".join(world.draw(0, number) for number in range(0, 2000, 2))
-    silent = {f"{kind} {name}" for kind, parts in REGISTRY.items() for name in parts if f'"{name}"' not in text}
+    silent = {(kind, name) for kind, parts in REGISTRY.items() for name in parts}
+    for number in range(0, 2000, 2):
+        text = world.draw(0, number)
+        silent = {(kind, name) for kind, name in silent if f'"{name}"' not in text}
+        if not silent:
+            break
     assert not silent, f"no study names {silent}"
 
 

@@ -1,6 +1,7 @@
 """A run that is killed, interrupted or damaged ends with the same bits as one that was not."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -44,6 +45,25 @@ def play(data, out=None, rounds=12, resume=False, callbacks=(), **options):
     problem = ct.classification(data, ct.mlp(hidden=(4,)), split="output")
     return ct.run(problem, data, ct.scaffold(batch_size=8), rounds=rounds, cohort=4, evaluate_every=4, out=out,
                   checkpoint_every=4, resume=resume, callbacks=callbacks, **options)
+
+
+@pytest.fixture(scope="module")
+def whole(federation):
+    """The run of twelve rounds that nothing has happened to."""
+    return play(federation)
+
+
+@pytest.fixture(scope="module")
+def eight_rounds(federation, tmp_path_factory):
+    out = tmp_path_factory.mktemp("eight") / "run"
+    play(federation, out, rounds=8)
+    return out
+
+
+@pytest.fixture
+def stopped(eight_rounds, tmp_path):
+    """A folder of one's own with the first eight rounds."""
+    return Path(shutil.copytree(eight_rounds, tmp_path / "run"))
 
 
 def assert_same_state(left, right):
@@ -98,7 +118,7 @@ def test_ended_by_a_signal_it_goes_on_to_the_same_bits(tmp_path, number):
     assert final_bytes(out) == final_bytes(tmp_path / "calm")
 
 
-def test_a_folder_that_is_moved_away_ends_the_run_in_a_sentence_and_goes_on_where_it_is(tmp_path, federation):
+def test_a_folder_that_is_moved_away_ends_the_run_in_a_sentence_and_goes_on_where_it_is(tmp_path, federation, whole):
     class Mover(ct.Callback):
         def evaluated(self, record):
             if record["round"] == 8:
@@ -107,13 +127,11 @@ def test_a_folder_that_is_moved_away_ends_the_run_in_a_sentence_and_goes_on_wher
     with pytest.raises(ct.InputError, match="cannot write .*run/checkpoints: No such file or directory"):
         play(federation, tmp_path / "run", callbacks=[Mover()])
     assert not (tmp_path / "run").exists(), "one half of it here and one there would be of no use"
-    assert_same_state(play(federation), play(federation, tmp_path / "moved", resume=True))
+    assert_same_state(whole, play(federation, tmp_path / "moved", resume=True))
 
 
-def test_a_resumed_run_equals_the_whole_one(tmp_path, federation):
-    whole = play(federation)
-    play(federation, tmp_path / "run", rounds=8)
-    resumed = play(federation, tmp_path / "run", resume=True)
+def test_a_resumed_run_equals_the_whole_one(federation, whole, stopped):
+    resumed = play(federation, stopped, resume=True)
     assert_same_state(whole, resumed)
     assert [row["round"] for row in resumed.history] == [0, 4, 8, 12]
 
@@ -145,27 +163,24 @@ def damage_by_changing_a_number(checkpoint):
 
 @pytest.mark.parametrize("damage", [damage_by_flipping_a_byte, damage_by_cutting_it_short, damage_by_losing_a_leaf,
                                     damage_by_changing_a_number])
-def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(tmp_path, federation, damage):
-    play(federation, tmp_path / "run", rounds=8)
-    damage(tmp_path / "run" / "checkpoints" / "8.npz")
+def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(federation, whole, stopped, damage):
+    damage(stopped / "checkpoints" / "8.npz")
     notices = Notices()
-    resumed = play(federation, tmp_path / "run", resume=True, callbacks=[notices])
+    resumed = play(federation, stopped, resume=True, callbacks=[notices])
     assert any("round 8 is damaged" in sentence for sentence in notices.sentences)
-    assert_same_state(play(federation), resumed)
+    assert_same_state(whole, resumed)
 
 
-def test_with_every_checkpoint_damaged_it_starts_over(tmp_path, federation):
-    play(federation, tmp_path / "run", rounds=8)
-    for checkpoint in (tmp_path / "run" / "checkpoints").iterdir():
+def test_with_every_checkpoint_damaged_it_starts_over(federation, whole, stopped):
+    for checkpoint in (stopped / "checkpoints").iterdir():
         damage_by_losing_a_leaf(checkpoint)
-    assert_same_state(play(federation), play(federation, tmp_path / "run", resume=True))
+    assert_same_state(whole, play(federation, stopped, resume=True))
 
 
-def test_a_half_written_evaluation_is_made_again(tmp_path, federation):
-    play(federation, tmp_path / "run", rounds=8)
-    metrics = tmp_path / "run" / "metrics.jsonl"
+def test_a_half_written_evaluation_is_made_again(federation, stopped):
+    metrics = stopped / "metrics.jsonl"
     metrics.write_text(metrics.read_text() + '{"round": 12, "test.per')
-    resumed = play(federation, tmp_path / "run", resume=True)
+    resumed = play(federation, stopped, resume=True)
     rows = [json.loads(line) for line in metrics.read_text().splitlines()]
     assert [row["round"] for row in rows] == [row["round"] for row in resumed.history] == [0, 4, 8, 12]
 
@@ -175,24 +190,22 @@ def test_only_the_newest_checkpoints_stay(tmp_path, federation):
     assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir()) == ["12.npz", "8.npz"]
 
 
-def test_a_checkpoint_of_another_study_is_refused(tmp_path, federation):
-    play(federation, tmp_path / "run", rounds=4)
+def test_a_checkpoint_of_another_study_is_refused(federation, stopped):
     with pytest.raises(ct.InputError, match="holds another study: its seed is 0, here it is 1"):
-        play(federation, tmp_path / "run", resume=True, seed=1)
+        play(federation, stopped, resume=True, seed=1)
     with pytest.raises(ct.InputError, match=r"holds another study: its data\."):
-        play(ct.digits(clients=12, seed=5), tmp_path / "run", resume=True)
+        play(ct.digits(clients=12, seed=5), stopped, resume=True)
 
 
-def test_a_run_is_never_overwritten(tmp_path, federation):
-    play(federation, tmp_path / "run", rounds=4)
-    before = (tmp_path / "run" / "metrics.jsonl").read_text()
+def test_a_run_is_never_overwritten(tmp_path, federation, stopped):
+    before = (stopped / "metrics.jsonl").read_text()
     with pytest.raises(ct.InputError, match="already holds a run"):
-        play(federation, tmp_path / "run", rounds=4)
+        play(federation, stopped, rounds=4)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.tex").write_text("all of it")
     with pytest.raises(ct.InputError, match="is not a run folder"):
         play(federation, tmp_path / "other", rounds=4)
-    assert (tmp_path / "run" / "metrics.jsonl").read_text() == before
+    assert (stopped / "metrics.jsonl").read_text() == before
 
 
 def test_finished_runs_of_the_script_have_equal_digests_only_if_equal(tmp_path, federation):
