@@ -12,6 +12,7 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.algorithm import central as central
     from cantons.algorithm import example_transfer as example_transfer
     from cantons.algorithm import fedadam as fedadam
+    from cantons.algorithm import fedalt as fedalt
     from cantons.algorithm import fedavg as fedavg
     from cantons.algorithm import fedavg_finetune as fedavg_finetune
     from cantons.algorithm import fedavgm as fedavgm
@@ -25,6 +26,7 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.algorithm import fedres_online_sgd as fedres_online_sgd
     from cantons.algorithm import fedres_sgd as fedres_sgd
     from cantons.algorithm import fedsgd as fedsgd
+    from cantons.algorithm import fedsim as fedsim
     from cantons.algorithm import fedyogi as fedyogi
     from cantons.algorithm import ffgg as ffgg
     from cantons.algorithm import fictitious_play as fictitious_play
@@ -116,8 +118,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "cantons.aggregate": "mean median weighted_mean",
     "cantons.algorithm":
-        "central example_transfer fedadam fedavg fedavg_finetune fedavgm fedomd fedopt fedprox fedres_avg "
-        "fedres_bandit fedres_erm fedres_naive fedres_online_sgd fedres_sgd fedsgd fedyogi ffgg fictitious_play "
+        "central example_transfer fedadam fedalt fedavg fedavg_finetune fedavgm fedomd fedopt fedprox fedres_avg "
+        "fedres_bandit fedres_erm fedres_naive fedres_online_sgd fedres_sgd fedsgd fedsim fedyogi ffgg fictitious_play "
         "independent l2gd local_ffgg one_way_transfer online_central online_independent only_central "
         "parallel_training scaffold sequential two_way_transfer",
     "cantons.local_models": "LocalModel",

@@ -28,6 +28,7 @@ OPTIONS = {
     "central": {"steps": 2, "batch_size": 5},
     "example_transfer": {"steps": 2, "batch_size": 4, "fit_epochs": 1, "central_batch_size": 3, "central_batches": 2},
     "fedadam": {"batch_size": None, "fit_epochs": 1},
+    "fedalt": {"private_steps": 2, "steps": 2, "batch_size": 4, "fit_epochs": 3},
     "fedavg": {"epochs": 2, "batch_size": 4, "fit_epochs": 1},
     "fedavg_finetune": {"batch_size": None, "tune_epochs": 1},
     "fedavgm": {"batch_size": None, "fit_epochs": 1},
@@ -37,6 +38,7 @@ OPTIONS = {
     "fedres_naive": {"steps": 3, "batch_size": 4, "fit_epochs": 1},
     "fedres_sgd": {"steps": 3, "batch_size": 4, "fit_epochs": 1},
     "fedsgd": {"fit_epochs": 1},
+    "fedsim": {"steps": 2, "batch_size": 4, "fit_epochs": 3, "state": "none", "weighting": "batches"},
     "fedyogi": {"batch_size": None, "fit_epochs": 1},
     "ffgg": {"tuner": {"name": "gd", "steps": 2}, "delta_batch_size": 3, "private_init": "last"},
     "independent": {"batch_size": None, "fit_epochs": 1},
@@ -73,6 +75,8 @@ TRAVELS = {
     "fedres_naive": RESIDUAL,
     "fedres_sgd": RESIDUAL,
     "ffgg": (["shared/{shared}"], ["gradient/{shared}"]),
+    "fedalt": AVERAGING,
+    "fedsim": (["shared/{shared}", "start/{private}", "step_size"], ["change/{shared}", "weight"]),
     "independent": (["step_size"], []),
     "l2gd": (["shared/{shared}", "pulls", "local_steps", "step_size"], ["{shared}"]),
     "example_transfer": (["shared/{shared}", "private/{private}", "step_size", *BATCHES],
@@ -89,7 +93,7 @@ TRAVELS = {
 }
 
 # Whose message has a private part, which is the server's own and no client's.
-SENDS_ONE_PRIVATE = ("central", "example_transfer", "only_central")
+SENDS_ONE_PRIVATE = ("central", "example_transfer", "fedsim", "only_central")
 
 # Where a check has nothing to say.
 SKIPPED = {(name, "a new client fits its private part before it predicts") for name in ("central", "only_central")}

@@ -1,6 +1,7 @@
 """Owns: methods. May import: regret, aggregate, mirror, problem, solve, recipe, options, ranges, protocol, errors."""
 
 from cantons.algorithm.baselines import central, independent
+from cantons.algorithm.fedalt import fedalt, fedsim
 from cantons.algorithm.fedavg import fedavg, fedavg_finetune
 from cantons.algorithm.fedomd import fedomd
 from cantons.algorithm.fedopt import fedadam, fedavgm, fedopt, fedyogi
@@ -19,9 +20,9 @@ from cantons.algorithm.scaffold import scaffold
 
 # An algorithm is known by its name as soon as it stands in one of the two: it learns in rounds, or from a stream.
 ROUNDS = {build.__name__: build for build in (
-    central, example_transfer, fedadam, fedavg, fedavg_finetune, fedavgm, fedopt, fedprox, fedres_avg, fedres_naive,
-    fedres_sgd, fedsgd, fedyogi, ffgg, independent, l2gd, local_ffgg, one_way_transfer, only_central, parallel_training,
-    scaffold, sequential, two_way_transfer)}
+    central, example_transfer, fedadam, fedalt, fedavg, fedavg_finetune, fedavgm, fedopt, fedprox, fedres_avg,
+    fedres_naive, fedres_sgd, fedsgd, fedsim, fedyogi, ffgg, independent, l2gd, local_ffgg, one_way_transfer,
+    only_central, parallel_training, scaffold, sequential, two_way_transfer)}
 ONLINE = {build.__name__: build for build in (
     fedomd, fedres_bandit, fedres_erm, fedres_online_sgd, fictitious_play, online_central, online_independent)}
 ALGORITHMS = dict(sorted((ROUNDS | ONLINE).items()))

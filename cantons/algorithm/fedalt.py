@@ -1,0 +1,153 @@
+"""FedAlt and FedSim: the private and the shared part are trained in turn, or together, and the shared ones averaged.
+
+Pillutla et al., "Federated Learning with Partial Model Personalization", ICML 2022, Algorithms 1 and 2, as they are
+compared with FFGG by Mishchenko et al. Stateful clients go on with the private part of their last round; stateless ones
+begin with the same one each time, as in the public code.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from cantons.aggregate import weighted_mean
+from cantons.algorithm.ffgg import Serving
+from cantons.algorithm.parts.schedule import StepSize, as_schedule
+from cantons.algorithm.parts.training import Work, fitter, get_optimizer
+from cantons.algorithm.parts.trees import scale, subtract
+from cantons.options import Flat
+from cantons.protocol import Algorithm, Array, Average, Averages, Problem, PyTree
+from cantons.ranges import Count, Positive
+from cantons.recipe import algorithm
+
+
+class Personal(NamedTuple):
+    """How private parts come about, and how much clients count.
+
+    step_size: of the shared part's steps: a number, or a schedule over rounds.
+    private_step_size: of the private part's steps.
+    batch_size: examples in a batch; with none, all examples of a client at once.
+    state: "kept" private parts go on where the client's last round ended; "none" begins with the same one each time.
+    weighting: "batches" counts a client by the batches in one pass over its examples, as the public code does;
+        "uniform" counts all clients alike.
+    fit_epochs: passes that a client without a private part of its own spends on one before it predicts.
+    """
+
+    step_size: StepSize = 0.1
+    private_step_size: Positive = 0.1
+    batch_size: Count | None = 32
+    state: Literal["kept", "none"] = "kept"
+    weighting: Literal["batches", "uniform"] = "uniform"
+    fit_epochs: Count = 5
+
+
+class Server(NamedTuple):
+    shared: PyTree
+    start: PyTree  # the private part that stateless clients begin with
+    optimizer_state: PyTree
+    round: Array
+
+
+class Client(NamedTuple):
+    private: PyTree  # nothing, unless it is kept
+    visits: Array
+
+
+class Message(NamedTuple):
+    shared: PyTree
+    start: PyTree
+    step_size: Array
+
+
+class Upload(NamedTuple):
+    change: PyTree
+    weight: Array
+
+
+@algorithm
+def fedalt(problem: Problem, population: int, *, private_steps: Count = 1, steps: Count = 1,
+           personal: Flat[Personal], serving: Flat[Serving]) -> Algorithm:
+    """Some steps of the private part while the shared one stands still, then some of the shared part.
+
+    FedAlt, with batches drawn at random.
+
+    private_steps: of the private part in a round.
+    steps: of the shared part, after them.
+    """
+    def train(key, shared, private, step_size, data):
+        def private_step(private, batch):
+            return descend(private, personal.private_step_size, jax.grad(problem.loss, 1)(shared, private, batch))
+
+        private = Work(steps=private_steps, batch_size=personal.batch_size).fold(
+            jax.random.fold_in(key, 0), data, private_step, private)
+
+        def step(shared, batch):
+            return descend(shared, step_size, jax.grad(problem.loss)(shared, private, batch))
+
+        return Work(steps=steps, batch_size=personal.batch_size).fold(
+            jax.random.fold_in(key, 1), data, step, shared), private
+
+    return build(problem, personal, serving, train)
+
+
+@algorithm
+def fedsim(problem: Problem, population: int, *, steps: Count = 1, personal: Flat[Personal],
+           serving: Flat[Serving]) -> Algorithm:
+    """Steps of both parts together: their gradients are taken at the same point, on the same batch.
+
+    FedSim, with batches drawn at random.
+
+    steps: in a round.
+    """
+    def train(key, shared, private, step_size, data):
+        def step(parts, batch):
+            of_shared, of_private = jax.grad(problem.loss, (0, 1))(*parts, batch)
+            return descend(parts[0], step_size, of_shared), descend(parts[1], personal.private_step_size, of_private)
+
+        return Work(steps=steps, batch_size=personal.batch_size).fold(key, data, step, (shared, private))
+
+    return build(problem, personal, serving, train)
+
+
+def build(problem: Problem, personal: Personal, serving: Serving, train: Any) -> Algorithm:
+    """What both have in common; `train(key, shared, private, step_size, data)` gives the two parts after a round."""
+    schedule, kept = as_schedule(personal.step_size), personal.state == "kept"
+    optimizer = get_optimizer(serving.server_optimizer)(serving.server_step_size)
+    fit = fitter(problem.loss, Work(personal.fit_epochs, batch_size=personal.batch_size), personal.private_step_size)
+
+    def init_server(key, shared, private):
+        return Server(shared, () if kept else private, optimizer.init(shared), jnp.zeros((), jnp.int32))
+
+    def init_client(key, shared, private):
+        return Client(private if kept else (), jnp.zeros((), jnp.int32))
+
+    def broadcast(key, server, central):
+        return Message(server.shared, server.start, schedule(server.round))
+
+    def client_update(key, message, client, data):
+        start = client.private if kept else message.start
+        shared, private = train(key, message.shared, start, message.step_size, data)
+        batches = 1.0 if personal.weighting == "uniform" or personal.batch_size is None else -(
+            -data.size // personal.batch_size)
+        return (Upload(subtract(message.shared, shared), jnp.asarray(batches, float)),
+                Client(private if kept else (), client.visits + 1))
+
+    def server_update(key, server, average, central):
+        moves, state = optimizer.update(average.value, server.optimizer_state, server.shared)
+        return server._replace(shared=optax.apply_updates(server.shared, moves), optimizer_state=state,
+                               round=server.round + 1)
+
+    def model(key, message, client, data):
+        own, visits = (client.private, client.visits) if kept else (message.start, jnp.zeros((), jnp.int32))
+        return message.shared, fit(key, message.shared, own, data, visits)
+
+    return Algorithm(init_server, init_client, broadcast, client_update,
+                     Averages(lambda upload: Average(upload.change, upload.weight), weighted_mean().build()),
+                     server_update, model)
+
+
+def descend(part: PyTree, step_size: Any, gradient: PyTree) -> PyTree:
+    return subtract(part, scale(step_size, gradient))
