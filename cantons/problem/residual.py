@@ -91,6 +91,9 @@ def residual(data: Shaped, *, shared_features: Features = "all", private_feature
         return 2 * targets - 1 if classes_as_signs else targets
 
     def as_outputs(targets):
+        if kind != "softmax" and jnp.ndim(targets) > 1:
+            raise InputError(f"residual predicts one number for each example, and these have targets of shape "
+                             f"{targets.shape[1:]}; give one each, or use the problem bandit for rewards of actions.")
         return targets if kind == "softmax" else signed(targets).astype(float)
 
     def joint_loss(values, targets, mask):

@@ -59,6 +59,11 @@ def test_mistakes_are_refused(file):
         movie_sequences(file(*RATINGS), context=0)
 
 
+def test_a_context_that_no_memory_holds_is_refused(file):
+    with pytest.raises(InputError, match="5 examples of 2147483647 movies each needs 320 GiB of memory"):
+        movie_sequences(file(*RATINGS), context=2**31 - 1, test=0)
+
+
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared data is not here")
 def test_movielens_1m_has_about_165_examples_per_user():
     data = movie_sequences(SHARED, test=0)

@@ -119,6 +119,14 @@ def test_an_odd_change_is_refused_in_a_sentence(study, change, sentence):
     assert sentence in str(error.value) and len(str(error.value)) < 600
 
 
+@pytest.mark.parametrize("name", ["fedres_erm", "fictitious_play"])
+def test_several_targets_are_refused_where_one_is_predicted(study, name):
+    rewards = {"name": "classification_bandit", "source": {"name": "digits", "clients": 2}}
+    with pytest.raises(ct.InputError, match="predicts one number for each example, and these have targets of shape"):
+        read_study(study, {"data": rewards, "problem": {"name": "residual"}, "algorithm": {"name": name},
+                           "clock": {"name": "online"}}).run()
+
+
 def test_a_change_nested_too_deeply_is_refused():
     with pytest.raises(ct.InputError, match="nested too deeply"):
         parsed(["problem=" + "[" * 3000])

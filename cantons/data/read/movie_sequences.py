@@ -16,6 +16,7 @@ from cantons.data.split.holdout import mark_last_rows
 from cantons.data.split.partition import natural
 from cantons.data.table import Table
 from cantons.errors import InputError
+from cantons.memory import require
 from cantons.options import Flat
 from cantons.ranges import Count, check
 
@@ -79,6 +80,7 @@ def sequences(ratings: Table, context: int) -> Table:
     rows = np.flatnonzero(users[1:] == users[:-1]) + 1  # all that have one before them
     if not len(rows):
         raise InputError("no user has rated two movies, so none comes next; give more ratings.")
+    require(4 * 8 * len(rows) * context, f"{len(rows)} examples of {context} movies each")
     places = rows[:, None] - np.arange(context, 0, -1)
     before = np.maximum(places, 0)
     own = (places >= 0) & (users[before] == users[rows][:, None])
