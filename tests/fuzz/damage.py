@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from typing import Any
 
@@ -77,7 +78,7 @@ def damaged_json(draw: st.DrawFn, content: bytes) -> bytes:
         elif how == 1 and isinstance(parent, dict):
             parent[draw(st.sampled_from(["nope", "", "name"]))] = parent.pop(key)
         else:
-            parent[key] = draw(st.sampled_from(JSON_VALUES))
+            parent[key] = copy.deepcopy(draw(st.sampled_from(JSON_VALUES)))  # it may be damaged in turn
     return json.dumps(tree).encode()
 
 
