@@ -11,13 +11,12 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from cantons.aggregate import weighted_mean
-from cantons.algorithm.ffgg import Serving
+from cantons.algorithm.ffgg import Message, Server, Serving, step_server
 from cantons.algorithm.parts.schedule import StepSize, as_schedule
 from cantons.algorithm.parts.training import Work, fitter, get_optimizer
-from cantons.algorithm.parts.trees import scale, subtract
+from cantons.algorithm.parts.trees import descend, subtract
 from cantons.options import Flat
 from cantons.protocol import Algorithm, Array, Average, Averages, Problem, PyTree
 from cantons.ranges import Count, Positive
@@ -44,22 +43,9 @@ class Personal(NamedTuple):
     fit_epochs: Count = 5
 
 
-class Server(NamedTuple):
-    shared: PyTree
-    start: PyTree  # the private part that stateless clients begin with
-    optimizer_state: PyTree
-    round: Array
-
-
 class Client(NamedTuple):
     private: PyTree  # nothing, unless it is kept
     visits: Array
-
-
-class Message(NamedTuple):
-    shared: PyTree
-    start: PyTree
-    step_size: Array
 
 
 class Upload(NamedTuple):
@@ -136,9 +122,7 @@ def build(problem: Problem, personal: Personal, serving: Serving, train: Any) ->
                 Client(private if kept else (), client.visits + 1))
 
     def server_update(key, server, average, central):
-        moves, state = optimizer.update(average.value, server.optimizer_state, server.shared)
-        return server._replace(shared=optax.apply_updates(server.shared, moves), optimizer_state=state,
-                               round=server.round + 1)
+        return step_server(optimizer, server, average.value)
 
     def model(key, message, client, data):
         own, visits = (client.private, client.visits) if kept else (message.start, jnp.zeros((), jnp.int32))
@@ -147,7 +131,3 @@ def build(problem: Problem, personal: Personal, serving: Serving, train: Any) ->
     return Algorithm(init_server, init_client, broadcast, client_update,
                      Averages(lambda upload: Average(upload.change, upload.weight), weighted_mean().build()),
                      server_update, model)
-
-
-def descend(part: PyTree, step_size: Any, gradient: PyTree) -> PyTree:
-    return subtract(part, scale(step_size, gradient))

@@ -16,9 +16,9 @@ import jax
 
 from cantons.algorithm.fedres_common import Client, FedResWork, Message, Rates, Upload, build_fedres, preset_rates
 from cantons.algorithm.parts.training import Loss, Work
-from cantons.algorithm.parts.trees import add, scale, subtract, zeros
+from cantons.algorithm.parts.trees import add, descend, scale, subtract, zeros
 from cantons.options import Flat
-from cantons.protocol import Algorithm, Array, Data, Key, Problem, PyTree
+from cantons.protocol import Algorithm, Data, Key, Problem, PyTree
 from cantons.ranges import Positive
 from cantons.recipe import algorithm
 
@@ -126,7 +126,3 @@ def fit_private(loss: Loss, work: Work, key: Key, message: Message, private: PyT
         return descend(private, message.private_step_size, gradient)
 
     return work.fold(key, data, step, private)
-
-
-def descend(part: PyTree, step_size: Array, gradient: PyTree) -> PyTree:
-    return subtract(part, scale(step_size, gradient))

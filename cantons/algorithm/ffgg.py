@@ -9,6 +9,7 @@ sizes are to be multiplied by a client's number of rows. Clients count alike.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -18,7 +19,7 @@ import optax
 from cantons.aggregate import mean
 from cantons.algorithm.parts.schedule import StepSize, as_schedule
 from cantons.algorithm.parts.training import Optimizer, Work, get_optimizer
-from cantons.algorithm.parts.trees import scale, subtract
+from cantons.algorithm.parts.trees import descend, scale, subtract
 from cantons.algorithm.parts.tuning import Tuned, TunerTable, tuner_of
 from cantons.options import Flat
 from cantons.protocol import Algorithm, Array, Average, Averages, Data, Diagnostics, Key, Problem, PyTree
@@ -119,8 +120,8 @@ def local_ffgg(problem: Problem, population: int, *, step_size: StepSize = 0.1, 
 
         def step(parts, batch):
             shared, private = parts
-            private = subtract(private, scale(private_step_size, jax.grad(problem.loss, 1)(shared, private, batch)))
-            return subtract(shared, scale(message.step_size, jax.grad(problem.loss)(shared, private, batch))), private
+            private = descend(private, private_step_size, jax.grad(problem.loss, 1)(shared, private, batch))
+            return descend(shared, message.step_size, jax.grad(problem.loss)(shared, private, batch)), private
 
         shared, private = work.fold(jax.random.fold_in(key, 1), data, step, (message.shared, tuned.private))
         return Upload(subtract(message.shared, shared)), clients.keep(client, tuned, private)
@@ -137,7 +138,7 @@ class Clients(NamedTuple):
 
     tune: Callable[[Key, Message, Client, Data], Tuned]
     keep: Callable[[Client, Tuned, PyTree], Client]
-    step: Callable[[Server, PyTree], Server]  # along the mean of what clients sent
+    step: Callable[[Server, PyTree], Server]  # against the mean of what clients sent
     build: Callable[..., Algorithm]
 
 
@@ -161,11 +162,6 @@ def clients_of(problem: Problem, tuning: Tuning, serving: Serving) -> Clients:
     def keep(client, tuned, private):
         return Client(private if kept else (), client.diverged + tuned.diverged)
 
-    def step(server, direction):
-        moves, state = optimizer.update(direction, server.optimizer_state, server.shared)
-        return server._replace(shared=optax.apply_updates(server.shared, moves), optimizer_state=state,
-                               round=server.round + 1)
-
     def model(key, message, client, data):
         return message.shared, tune_client(key, message, client, data).private
 
@@ -177,4 +173,11 @@ def clients_of(problem: Problem, tuning: Tuning, serving: Serving) -> Clients:
             server_update, model, needs=needs,
             diagnostics=Diagnostics(client=lambda message, client: {"diverged_tunings": client.diverged}))
 
-    return Clients(tune_client, keep, step, build)
+    return Clients(tune_client, keep, partial(step_server, optimizer), build)
+
+
+def step_server(optimizer: optax.GradientTransformation, server: Server, direction: PyTree) -> Server:
+    """The server after a step against a direction, the mean of what clients sent."""
+    moves, state = optimizer.update(direction, server.optimizer_state, server.shared)
+    return server._replace(shared=optax.apply_updates(server.shared, moves), optimizer_state=state,
+                           round=server.round + 1)

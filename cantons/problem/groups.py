@@ -6,7 +6,7 @@ also be between distinct populations of clients, f(x) = sum over groups of w_g f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -25,23 +25,28 @@ def with_group_losses(problem: Problem, data: Federation, losses: Mapping[str, A
     `losses` are given as for `with_central_loss`, by group; the others have the problem's own. `weights` are alike if
     none are given, and add up to 1. Give the problem a central loss afterwards, if it is to have one.
     """
-    if data.clients.groups is None:
-        raise InputError(f"{data.name} has no groups; make some first: by_label(data, ...), by_size or by_name.")
-    names = data.clients.groups.names
-    losses, weights = losses or {}, weights or dict.fromkeys(names, 1 / len(names))
-    for what, given in (("losses", losses), ("weights", weights)):
-        odd = [name for name in given if name not in names]
-        if odd or (what == "weights" and set(given) != set(names)):
-            raise InputError(f"the {what} of groups are given for {', '.join(map(repr, given))}, and {data.name} has "
-                             f"the groups {', '.join(names)}; name {'each' if what == 'weights' else 'some'} of them.")
-    found = {name: central_loss_of(problem, losses.get(name, "same")) for name in names}
-    return grouped(problem, {name: loss for name, (loss, _) in found.items()}, {name: weights[name] for name in names},
+    names = () if data.clients.groups is None else data.clients.groups.names
+    found = {name: central_loss_of(problem, loss) for name, loss in (losses or {}).items()}
+    return grouped(problem, names, {name: loss for name, (loss, _) in found.items()}, weights,
                    {name: table for name, (_, table) in found.items()})
 
 
-def grouped(problem: Problem, losses: Mapping[str, CentralLoss], weights: Mapping[str, float],
-            tables: Mapping[str, Mapping[str, Any] | None]) -> Problem:
-    """Put the weights inside the losses; the order of `weights` is that of the data's groups."""
+def grouped(problem: Problem, names: Sequence[str], losses: Mapping[str, CentralLoss],
+            weights: Mapping[str, float] | None, tables: Mapping[str, Mapping[str, Any] | None]) -> Problem:
+    """Put the weights inside the losses; `names` are those of the data's groups, in its order.
+
+    Who has no loss of its own has the problem's. `tables` tell how losses are made again.
+    """
+    if not names:
+        raise InputError("losses and weights of groups are given, and the data has no groups; make some: a [groups] "
+                         "table (in Python: by_label(data, ...), by_size, by_name or at_random).")
+    weights = weights or dict.fromkeys(names, 1 / len(names))
+    if not set(losses) <= set(names) or set(weights) != set(names):
+        raise InputError(f"losses or weights of groups are given for {', '.join({**losses, **weights})}, and the data "
+                         f"has the groups {', '.join(names)}; name some of them for losses, each for weights.")
+    losses = {name: losses.get(name, CentralLoss(problem.loss)) for name in names}
+    tables = {name: tables.get(name, {"name": "same"}) for name in names}
+    weights = {name: weights[name] for name in names}
     for name, weight in weights.items():
         check(f"group_weights.{name}", NonNegative, weight)
     if not sum(weights.values()):

@@ -131,25 +131,19 @@ def metrics(groups: Sequence[Group]) -> list[str]:
 
 def test_sets(groups: Sequence[Group]) -> dict[tuple[str, str], str]:
     """The test sets that are nobody's in particular: {(set, metric): the column of the shared model's score}."""
-    found: dict[tuple[str, str], str] = {}
-    for run in (run for group in groups for run in group.runs):
-        for key in run.history[-1]:
-            match key.split("."):
-                case [name, "shared", metric]:
-                    found[name, metric] = key
-    return found
+    return _named(groups, "shared")
 
 
 def populations(groups: Sequence[Group]) -> dict[tuple[str, str], str]:
     """Where clients are of several groups: {(group, metric): the column of its clients' mean score}."""
-    place = scored_set(groups)
-    found: dict[tuple[str, str], str] = {}
-    for run in (run for group in groups for run in group.runs):
-        for key in run.history[-1]:
-            match key.split("."):
-                case [name, where, "personal", metric] if where == place:
-                    found[name, metric] = key
-    return found
+    return _named(groups, f"{scored_set(groups)}.personal")
+
+
+def _named(groups: Sequence[Group], place: str) -> dict[tuple[str, str], str]:
+    """The columns "NAME.place.METRIC", by name and metric."""
+    keys = dict.fromkeys(key for group in groups for run in group.runs for key in run.history[-1])
+    parts = ((key, *key.partition(f".{place}.")) for key in keys)
+    return {(name, metric): key for key, name, between, metric in parts if between and "." not in name + metric}
 
 
 def diagnostics(groups: Sequence[Group]) -> dict[str, str]:

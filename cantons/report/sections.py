@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -61,22 +61,21 @@ def learning(groups: Sequence[Group]) -> str:
 
 def whole_sets(groups: Sequence[Group]) -> str:
     """The shared model on test sets that are nobody's in particular, if there are any."""
-    drawn = [figure(f"{name.capitalize()}: {metric}", partial(figures.curves, groups, key, f"{metric} on {name}"))
-             for (name, metric), key in test_sets(groups).items() if _anywhere(groups, key)]
-    if not drawn:
-        return ""
-    note = "The shared model on whole test sets, whose examples all count the same, whoever they belong to."
-    return element("h2", "Test sets") + element("p", note, "note") + gallery(drawn)
+    return _named(groups, "Test sets", test_sets(groups), "The shared model on whole test sets, whose examples all "
+                  "count the same, whoever they belong to.")
 
 
 def populations(groups: Sequence[Group]) -> str:
     """What clients score in each of their groups, if they are of several."""
-    drawn = [figure(f"{name.capitalize()}: {metric}", partial(figures.curves, groups, key, f"{metric} of {name}"))
-             for (name, metric), key in of_populations(groups).items() if _anywhere(groups, key)]
-    if not drawn:
-        return ""
-    note = f"Means over the clients of each group, on the {scored_set(groups)} examples."
-    return element("h2", "Groups") + element("p", note, "note") + gallery(drawn)
+    return _named(groups, "Groups", of_populations(groups), "Means over the clients of each group, on the "
+                  f"{scored_set(groups)} examples.")
+
+
+def _named(groups: Sequence[Group], title: str, columns: Mapping[tuple[str, str], str], note: str) -> str:
+    """A curve for each (name, metric), if there are any."""
+    drawn = [figure(f"{name.capitalize()}: {metric}", partial(figures.curves, groups, key, f"{metric}, {name}"))
+             for (name, metric), key in columns.items() if _anywhere(groups, key)]
+    return element("h2", title) + element("p", note, "note") + gallery(drawn) if drawn else ""
 
 
 def online(groups: Sequence[Group]) -> str:

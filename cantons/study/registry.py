@@ -93,14 +93,9 @@ def with_terms(built: Problem, terms: Mapping[str, Any], groups: Sequence[str]) 
 def with_groups(built: Problem, names: Sequence[str], group_losses: Mapping[str, Mapping[str, Any]] | None = None,
                 group_weights: Mapping[str, float] | None = None) -> Problem:
     """The problem in which the groups of the data, in their order, have losses and weights of their own."""
-    losses, weights = group_losses or {}, group_weights or dict.fromkeys(names, 1 / max(len(names), 1))
-    if not names or not set(losses) <= set(names) or set(weights) != set(names):
-        there = f"the groups {', '.join(names)}; name each of them" if names else "no groups; give a [groups] table too"
-        raise InputError(f"losses or weights of groups are given for {', '.join({**losses, **weights}) or 'none'}, and "
-                         f"the data has {there}.")
-    made = {name: _made_loss(losses.get(name, {"name": "same"}), built) for name in names}
-    return problem.grouped(built, made, {name: weights[name] for name in names},
-                           {name: losses.get(name, {"name": "same"}) for name in names})
+    tables = group_losses or {}
+    made = {name: _made_loss(table, built) for name, table in tables.items()}
+    return problem.grouped(built, names, made, group_weights, tables)
 
 
 def with_central(built: Problem, central_loss: Mapping[str, Any] | None = None,

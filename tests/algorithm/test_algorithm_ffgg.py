@@ -1,4 +1,4 @@
-"""FFGG and Local FFGG on least squares: beside plain NumPy, and in the cases where two algorithms are one."""
+"""FFGG, Local FFGG, FedAlt and FedSim on least squares: beside plain NumPy, and where two algorithms are one."""
 
 import jax
 import numpy as np
@@ -11,21 +11,24 @@ pytestmark = pytest.mark.usefixtures("float64")
 SHARED, PRIVATE = [0, 1, 2], [1, 2]
 THETA, W = np.array([1.0, -2.0, 0.5]), np.array([0.3, -0.4])
 GAMMA, GAMMA_W = 0.05, 0.1
+START = {"layer0": {"weight": THETA[:, None]}}, {"layer0": {"weight": W[:, None]}}
+
+
+def parted(data):
+    """The mean of (A theta + B w - y)^2."""
+    model = ct.linear(bias=False)
+    return ct.residual(data, shared_features=SHARED, private_features=PRIVATE, shared_model=model, private_model=model)
 
 
 @pytest.fixture(scope="module")
 def problem(numbers):
-    """The mean of (A theta + B w - y)^2."""
-    model = ct.linear(bias=False)
-    return ct.residual(numbers, shared_features=SHARED, private_features=PRIVATE, shared_model=model,
-                       private_model=model)
+    return parted(numbers)
 
 
 @pytest.fixture(scope="module")
 def play(played, problem, numbers):
     """`play(recipe, rounds)`: the state after some rounds from THETA and W."""
-    start = {"layer0": {"weight": THETA[:, None]}}, {"layer0": {"weight": W[:, None]}}
-    return lambda recipe, rounds=3, **more: played(problem, numbers, recipe, rounds, initial=start, **more)
+    return lambda recipe, rounds=3, **more: played(problem, numbers, recipe, rounds, initial=START, **more)
 
 
 @pytest.fixture(scope="module")
@@ -123,6 +126,18 @@ def test_where_tuning_begins_is_kept_only_if_it_is_wanted(play):
     same(theta(fixed), theta(last))
 
 
+@pytest.mark.parametrize("how", ["fixed", "random"])
+def test_a_random_beginning_is_drawn_anew_each_time(labels, how):
+    problem = ct.classification(labels, ct.mlp(hidden=[3]), split="output")
+    algorithm = ct.ffgg(tuner=gd(1), private_init=how).build(problem, labels.population)
+    shared, private = problem.init(jax.random.key(0))
+    message = algorithm.broadcast(None, algorithm.init_server(jax.random.key(1), shared, private), None)
+    client = algorithm.init_client(jax.random.key(2), shared, private)
+    one, other = (algorithm.model(jax.random.key(seed), message, client, labels.train.client(0))[1] for seed in (3, 4))
+    same = all((a == b).all() for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True))
+    assert same is (how == "fixed")
+
+
 def test_a_tuning_that_diverges_falls_back_to_its_beginning_and_is_counted(play, clients, problem, numbers):
     wild = {"name": "gd", "steps": 40, "step_size": 1e30}
     found = play(ct.ffgg(step_size=GAMMA, tuner=wild))
@@ -171,3 +186,84 @@ def test_what_is_for_quadratic_losses_refuses_others(labels, tuner):
 def test_an_odd_tuner_is_refused(tuner, sentence):
     with pytest.raises(ct.InputError, match=sentence):
         ct.ffgg(tuner=tuner)
+
+
+# FedAlt and FedSim
+
+
+def rounds_of(clients, turn, kept, weights=None, rounds=3):
+    at, own = THETA, [W] * len(clients)
+    for _ in range(rounds):
+        ends = [turn(*rows, at, w if kept else W) for rows, w in zip(clients, own, strict=True)]
+        at, own = np.average([end for end, _ in ends], axis=0, weights=weights), [w for _, w in ends]
+    return at, own
+
+
+def alternate(A, B, y, theta, w, private_steps=2, steps=3):
+    for _ in range(private_steps):
+        w = w - GAMMA_W * 2 / len(y) * B.T @ (A @ theta + B @ w - y)
+    for _ in range(steps):
+        theta = theta - GAMMA * 2 / len(y) * A.T @ (A @ theta + B @ w - y)
+    return theta, w
+
+
+def together(A, B, y, theta, w, steps=3):
+    for _ in range(steps):
+        residual = 2 / len(y) * (A @ theta + B @ w - y)
+        theta, w = theta - GAMMA * A.T @ residual, w - GAMMA_W * B.T @ residual
+    return theta, w
+
+
+RATES = {"step_size": GAMMA, "private_step_size": GAMMA_W, "batch_size": None}
+METHODS = {"fedalt": (ct.fedalt(private_steps=2, steps=3, **RATES), alternate),
+           "fedsim": (ct.fedsim(steps=3, **RATES), together)}
+
+
+@pytest.mark.parametrize("state", ["kept", "none"])
+@pytest.mark.parametrize("name", METHODS)
+def test_it_is_the_paper_s(play, clients, name, state):
+    recipe, turn = METHODS[name]
+    found = play(recipe.again(**{**recipe.options, "state": state}))
+    at, own = rounds_of(clients, turn, state == "kept")
+    same(theta(found), at)
+    if state == "kept":
+        same(np.asarray(found.clients.private["layer0"]["weight"])[..., 0], own)
+    else:
+        assert not jax.tree.leaves(found.clients.private)
+
+
+def test_clients_may_count_by_their_batches(played):
+    """Clients whose rows are all alike, so that every batch has the gradient of all rows."""
+    random, copies = np.random.default_rng(0), (3, 9, 20)
+    rows = [(random.normal(size=3), random.normal()) for _ in copies]
+    data = ct.from_clients({f"c{number}": (np.tile(x, (count, 1)), np.full(count, y)) for number, ((x, y), count)
+                            in enumerate(zip(rows, copies, strict=True))}, test=0)
+    clients = [(x[None, SHARED], x[None, PRIVATE], np.array([y])) for x, y in rows]
+    for weighting, weights in (("batches", [1, 3, 5]), ("uniform", None)):
+        found = played(parted(data), data, ct.fedsim(steps=3, **{**RATES, "batch_size": 4}, weighting=weighting), 2,
+                       initial=START)
+        same(theta(found), rounds_of(clients, together, True, weights, 2)[0])
+
+
+def test_in_the_first_round_it_does_not_matter_whether_clients_keep_anything(play):
+    for recipe, _ in METHODS.values():
+        one, other = (play(recipe.again(**{**recipe.options, "state": state}), 1) for state in ("kept", "none"))
+        same(theta(one), theta(other), 0)
+
+
+def test_stateless_fedalt_with_one_shared_step_is_ffgg(play):
+    alt = ct.fedalt(private_steps=4, steps=1, **RATES, state="none")
+    tuned = ct.ffgg(step_size=GAMMA, tuner={"name": "gd", "steps": 4, "step_size": GAMMA_W})
+    same(theta(play(alt)), theta(play(tuned)))
+
+
+def test_fedsim_with_one_step_is_gradient_descent_on_both_parts(play, clients):
+    at, own = THETA, [W] * len(clients)
+    for _ in range(3):
+        residuals = [2 / len(y) * (A @ at + B @ w - y) for (A, B, y), w in zip(clients, own, strict=True)]
+        own = [w - GAMMA_W * B.T @ residual for (_, B, _), w, residual in zip(clients, own, residuals, strict=True)]
+        gradients = [A.T @ residual for (A, _, _), residual in zip(clients, residuals, strict=True)]
+        at = at - GAMMA * np.mean(gradients, axis=0)
+    found = play(ct.fedsim(steps=1, **RATES))
+    same(theta(found), at)
+    same(np.asarray(found.clients.private["layer0"]["weight"])[..., 0], own)

@@ -171,16 +171,19 @@ def test_every_algorithm_minimises_the_losses_of_groups(played, problem, data, q
 
 
 def test_what_cannot_be_mixed_is_refused(least_squares, numbers, data, problem):
-    with pytest.raises(ct.InputError, match="has no groups"):
+    with pytest.raises(ct.InputError, match="the data has no groups; make some"):
         ct.with_group_losses(least_squares, numbers)
-    with pytest.raises(ct.InputError, match="the groups phones, cars; name each"):
+    with pytest.raises(ct.InputError, match="the groups phones, cars; name some of them for losses, each"):
         ct.with_group_losses(least_squares, data, weights={"phones": 1.0})
-    with pytest.raises(ct.InputError, match="the groups phones, cars; name some"):
+    with pytest.raises(ct.InputError, match="given for bikes, phones, cars, and the data"):
         ct.with_group_losses(least_squares, data, losses={"bikes": "same"})
     with pytest.raises(ct.InputError, match="weights of all groups are 0"):
         ct.with_group_losses(least_squares, data, weights={"phones": 0.0, "cars": 0.0})
     with pytest.raises(ct.InputError, match="losses for the groups phones, cars, and the data has no groups"):
         ct.run(problem, numbers, ct.parallel_training(), rounds=1)
+    for build in (ct.parallel_training, ct.two_way_transfer):
+        with pytest.raises(ct.InputError, match="cannot be of several groups yet"):
+            build(rows=5).build(problem, data.population)
     with pytest.raises(ct.InputError, match="has an aggregation of its own"):
         ct.run(problem, data, ct.parallel_training(), rounds=1, aggregate=ct.median())
     with pytest.raises(ct.InputError, match="needs a loss of the datacenter"):

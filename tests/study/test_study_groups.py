@@ -4,13 +4,14 @@ import functools
 import json
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import cantons as ct
 from cantons.cli.main import cantons
-from cantons.data import Centres, from_labels, with_centres
+from cantons.data import Centres, from_labels, from_sizes, with_centres
 from cantons.study.read import check_study, read_study
 
 STUDY = """
@@ -116,9 +117,9 @@ def test_a_mean_of_a_group_is_over_its_clients(study):
     "groups.labels={low=[0]}": "name two or more",
     "groups.labels={test=[0], low=[1]}": "a group cannot be called 'test'",
     "groups={name='by_name', clients={a=['0'], b=['1']}}": "in no group; name each client once",
-    "problem.group_weights={low=1.0}": "the data has the groups low, high; name each of them",
+    "problem.group_weights={low=1.0}": "the data has the groups low, high; name some of them",
     "problem.group_weights={low=-1.0, high=1.0}": "problem.group_weights.low = -1.0; give 0 or more",
-    "problem.group_losses={middle='same'}": "the data has the groups low, high; name each of them",
+    "problem.group_losses={middle='same'}": "the data has the groups low, high; name some of them",
     "problem.group_losses={low='nothing'}": "unknown central_loss 'nothing'",
     "problem.weights={seven=1.0}": "give one for clients and one for each central loss: seven, nine",
     "problem.central_loss={seven='same'}": "give one for clients and one for each central loss: seven",
@@ -143,6 +144,17 @@ def test_examples_of_several_kinds_need_losses_of_their_names():
     for losses in ("same", {"a": "same", "c": "same"}):
         with pytest.raises(ct.InputError, match="datacenter.* examples"):
             ct.run(ct.with_central_loss(problem, losses), data, ct.parallel_training(), rounds=1)
+    smallest = min(rows.longest for rows in data.central.rows.values())
+    with pytest.raises(ct.InputError, match=f"examples of the datacenter, which has {smallest}; lower"):
+        ct.run(ct.with_central_loss(problem, {"a": "same", "b": "same"}), data,
+               ct.one_way_transfer(central_batch_size=smallest + 1), rounds=1)
+
+
+def test_kinds_are_drawn_apart():
+    """The same rows twice: their batches are two draws."""
+    rows = from_sizes(np.arange(1000.0)[:, None], np.zeros(1000), np.array([1000]))
+    drawn = Centres({"a": rows, "b": rows}).client(0).sample(jax.random.key(0), 50)
+    assert (drawn["a"].inputs != drawn["b"].inputs).mean() > 0.9
 
 
 # Groups of data
@@ -178,8 +190,6 @@ def test_groups_stay_with_clients_whose_rows_are_held_back(digits):
 
 
 def test_a_cohort_of_each_group_is_uniform_within_it(digits):
-    import jax
-
     found = ct.by_size(digits, names=["few", "many"])
     clock = ct.rounds(cohort={"few": 2, "many": 1}).build(
         found.population, None, found.clients.groups)

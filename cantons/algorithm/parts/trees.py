@@ -20,6 +20,11 @@ def scale(factor: Array | float, tree: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: factor * leaf, tree)
 
 
+def descend(part: PyTree, step_size: Array | float, gradient: PyTree) -> PyTree:
+    """A plain gradient step."""
+    return subtract(part, scale(step_size, gradient))
+
+
 def norm(tree: PyTree) -> Array:
     """The Euclidean norm of all entries together."""
     return jnp.sqrt(sum([(leaf**2).sum() for leaf in jax.tree.leaves(tree)], jnp.zeros(())))
