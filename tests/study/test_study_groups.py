@@ -12,6 +12,7 @@ from click.testing import CliRunner
 import cantons as ct
 from cantons.cli.main import cantons
 from cantons.data import Centres, from_labels, from_sizes, with_centres
+from cantons.data.names import TAKEN
 from cantons.study.read import check_study, read_study
 
 STUDY = """
@@ -136,6 +137,13 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(study, change, sentence):
     assert sentence in str(refused.value)
 
 
+def test_somebody_who_is_named_in_two_groups_is_refused():
+    data = ct.digits(clients=2, partition="iid")
+    first, second = data.clients.names
+    with pytest.raises(ct.InputError, match="clients names somebody twice"):
+        ct.by_name(data, clients={"a": [first, second], "b": [second]})
+
+
 def test_examples_of_several_kinds_need_losses_of_their_names():
     kinds = {name: functools.partial(from_labels, labels=[label]) for name, label in (("a", 1), ("b", 2))}
     data = with_centres(ct.digits(clients=5, partition="iid"), kinds)
@@ -207,3 +215,12 @@ def test_a_study_with_a_group_s_loss_is_checked_before_it_is_made():
            "algorithm": "fedavg"}
     with pytest.raises(ct.InputError, match="problem.group_losses.a.name = 3; give a name"):
         check_study(raw, "study")
+
+
+def test_no_group_can_have_a_name_that_numbers_of_a_run_begin_with():
+    data = ct.digits(clients=6, partition="iid", new=2)
+    problem = ct.logistic(data)
+    runs = [ct.run(problem, data, ct.fedavg(), rounds=1, validation=0.2), ct.run(problem, data, ct.fedavg(), rounds=1,
+                                                                                 clock=ct.online())]
+    words = {name.partition(".")[0] for run in runs for row in run.history for name in row if "." in name}
+    assert {"train", "validation", "new_test", "online"} <= words <= set(TAKEN)
