@@ -17,6 +17,8 @@ class Model(NamedTuple):
     input_layer: str | None = None
     output_layer: str | None = None
     vocabulary: int | None = None  # inputs are tokens, whole numbers from 0 to below this; None: any numbers
+    # (params, inputs, key) -> outputs while training, with the key that dropout draws from; None: as `apply`
+    train: Callable[[PyTree, PyTree, Key], Array] | None = None
 
 
 Architecture = Callable[[tuple[int, ...], int], Model]  # (shape of one input, number of outputs) -> model
