@@ -41,8 +41,8 @@ def resnet18(groups: Count = 2, dropout: Decay = 0.0) -> Named:
 
         def init(key):
             first, last, *keys = jax.random.split(key, 2 + len(names))
-            params: PyTree = {"stem": {"conv": he(first, (3, 3, image[2], CHANNELS[0])), "norm": norm(CHANNELS[0])},
-                              "output": glorot(last, (CHANNELS[-1], outputs))}
+            params = {"stem": {"conv": he(first, (3, 3, image[2], CHANNELS[0])), "norm": norm(CHANNELS[0])},
+                      "output": glorot(last, (CHANNELS[-1], outputs))}
             for (stage, block), own, shape in zip(names, keys, widths, strict=True):
                 params.setdefault(stage, {})[block] = init_block(own, *shape)
             return params
