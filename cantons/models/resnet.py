@@ -10,7 +10,7 @@ from cantons.errors import InputError
 from cantons.models.base import Model, Named
 from cantons.models.conv import conv
 from cantons.models.dropout import dropper
-from cantons.models.layer import affine, glorot
+from cantons.models.layer import WEIGHTS, affine, glorot
 from cantons.models.norm import group_norm, norm
 from cantons.protocol import Array, Key, PyTree
 from cantons.ranges import Count, Decay, checked
@@ -55,7 +55,8 @@ def resnet18(groups: Count = 2, dropout: Decay = 0.0) -> Named:
                 values = residual_block(params[stage][block], values, groups)
             return affine(params["output"], drop(values.mean((1, 2))))
 
-        return Model(init, forward, input_layer="stem/*", output_layer="output/*", train=forward if dropout else None)
+        return Model(init, forward, input_layer="stem/*", output_layer="output/*", norm_layers=("*norm*/*",),
+                     adapted=WEIGHTS, train=forward if dropout else None)
 
     return Named("resnet18", {"groups": groups, "dropout": dropout}, build)
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from cantons.errors import InputError
 from cantons.models.base import Model, Named
 from cantons.models.dropout import dropper
-from cantons.models.layer import Layer, affine, glorot
+from cantons.models.layer import WEIGHTS, Layer, affine, glorot
 from cantons.models.norm import layer_norm, norm
 from cantons.models.text import whole_tokens
 from cantons.protocol import Array, PyTree
@@ -53,7 +53,8 @@ def transformer(vocabulary: Count, width: Count = 256, blocks: Count = 4, heads:
                 values = values + drop(feed_forward(block["dense"], values))
             return affine(params["output"], layer_norm(params["norm"], values))
 
-        return Model(init, forward, input_layer="block0/*", output_layer=f"block{blocks - 1}/*", vocabulary=vocabulary,
+        return Model(init, forward, input_layer="block0/*", output_layer=f"block{blocks - 1}/*",
+                     norm_layers=("*norm/*",), adapted=WEIGHTS, vocabulary=vocabulary,
                      train=forward if dropout else None)
 
     return Named("transformer", {"vocabulary": vocabulary, "width": width, "blocks": blocks, "heads": heads,
