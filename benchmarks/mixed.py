@@ -48,9 +48,10 @@ Windows = Mapping[str, list[float]]  # milliseconds per round of each contender,
 class Contender:
     """A run that goes on by windows."""
 
-    def __init__(self, problem: ct.Problem, data: ct.Federation, recipe: Any, engine: Any = None):
+    def __init__(self, problem: ct.Problem, data: ct.Federation, recipe: Any, engine: Any = None,
+                 cohort: int = COHORT):
         engine = engine or ct.Local()
-        run = resolve(problem, data, recipe, rounds=1, cohort=COHORT, engine=engine).parts
+        run = resolve(problem, data, recipe, rounds=1, cohort=cohort, engine=engine).parts
         self.session = engine.start([run])
         self.state, self.rounds = self.session.begin(), 0
         with compilations() as first:

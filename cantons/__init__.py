@@ -83,6 +83,8 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.models import gru as gru
     from cantons.models import linear as linear
     from cantons.models import mlp as mlp
+    from cantons.models import resnet18 as resnet18
+    from cantons.models import transformer as transformer
     from cantons.problem import bandit as bandit
     from cantons.problem import classification as classification
     from cantons.problem import dual_encoder as dual_encoder
@@ -132,7 +134,7 @@ _HOMES = {
         "with_validation",
     "cantons.engine": "Local Plain",
     "cantons.errors": "InputError",
-    "cantons.models": "cnn embedding gru linear mlp",
+    "cantons.models": "cnn embedding gru linear mlp resnet18 transformer",
     "cantons.problem":
         "bandit classification dual_encoder from_equinox from_flax from_functions logistic regression residual target "
         "with_central_loss with_group_losses",

@@ -5,7 +5,9 @@ from cantons.models.conv import cnn
 from cantons.models.dense import linear, mlp
 from cantons.models.named import ARCHITECTURES, architecture
 from cantons.models.recurrent import gru
+from cantons.models.resnet import resnet18
 from cantons.models.text import embedding
+from cantons.models.transformer import transformer
 
 __all__ = ["ARCHITECTURES", "Architecture", "Model", "Named", "architecture", "cnn", "embedding", "gru",
-           "linear", "mlp"]
+           "linear", "mlp", "resnet18", "transformer"]

@@ -1,4 +1,4 @@
-"""What a model is: two pure functions, and the names of its first and its last layer."""
+"""What a model is: two pure functions, and the names of layers that a split may speak of."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ class Model(NamedTuple):
     apply: Callable[[PyTree, PyTree], Array]  # (params, inputs [B, ...]) -> outputs [B, outputs]
     input_layer: str | None = None
     output_layer: str | None = None
+    norm_layers: tuple[str, ...] = ()  # globs: the scales and shifts of layers that normalise, where there are any
+    adapted: str = "*"  # a glob: which of the arrays with several axes get an adapter, where clients have those
     vocabulary: int | None = None  # inputs are tokens, whole numbers from 0 to below this; None: any numbers
+    # (params, inputs, key) -> outputs while training, with the key that dropout draws from; None: as `apply`
+    train: Callable[[PyTree, PyTree, Key], Array] | None = None
 
 
 Architecture = Callable[[tuple[int, ...], int], Model]  # (shape of one input, number of outputs) -> model

@@ -23,11 +23,17 @@ from cantons.ranges import Count, checked
 SIDE = 3  # of every kernel
 
 
-def conv(images: Array, kernel: Array) -> Array:
-    """Slide `kernel` [h, w, in, out] over `images` [B, H, W, in] without padding: [B, H-h+1, W-w+1, out]."""
+def conv(images: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Array:
+    """Slide `kernel` [h, w, in, out] over `images` [B, H, W, in], every `stride` pixels: [B, (H-h)/stride+1, ..., out].
+
+    Images first get `padding` rows and columns of zeros on each side.
+    """
     rows, columns, channels, outputs = kernel.shape
+    if padding:
+        images = jnp.pad(images, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
     height, width = images.shape[1] - rows + 1, images.shape[2] - columns + 1
-    shifted = [images[:, i : i + height, j : j + width] for i in range(rows) for j in range(columns)]
+    shifted = [images[:, i : i + height : stride, j : j + width : stride]
+               for i in range(rows) for j in range(columns)]
     return jnp.concatenate(shifted, axis=-1) @ kernel.reshape(rows * columns * channels, outputs)
 
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from cantons.protocol import Array, Key
 
 Layer = dict[str, Array]
+WEIGHTS = "*weight"  # a glob: the weights of dense and convolution layers, and no tables of vectors
 
 
 def glorot(key: Key, shape: tuple[int, ...]) -> Layer:

@@ -10,10 +10,13 @@ from cantons.models.base import Named
 from cantons.models.conv import cnn
 from cantons.models.dense import linear, mlp
 from cantons.models.recurrent import gru
+from cantons.models.resnet import resnet18
 from cantons.models.text import embedding
+from cantons.models.transformer import transformer
 
-ARCHITECTURES: dict[str, Callable[..., Named]] = {"linear": linear, "mlp": mlp, "cnn": cnn,
-                                                 "embedding": embedding, "gru": gru}
+ARCHITECTURES: dict[str, Callable[..., Named]] = {
+    "linear": linear, "mlp": mlp, "cnn": cnn, "resnet18": resnet18, "embedding": embedding, "gru": gru,
+    "transformer": transformer}
 
 
 def architecture(name: str, **options: Any) -> Named:

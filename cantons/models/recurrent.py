@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from cantons.errors import InputError
 from cantons.models.base import Model, Named
-from cantons.models.layer import Layer, affine, glorot
+from cantons.models.layer import WEIGHTS, Layer, affine, glorot
 from cantons.models.text import whole_tokens
 from cantons.protocol import Array, Key
 from cantons.ranges import Count, checked
@@ -52,7 +52,7 @@ def gru(vocabulary: Count, width: Count = 256, units: Count = 1024) -> Named:
             states = gru_states(affine(params["input"], vectors), **params["recurrent"])
             return affine(params["output"], states).swapaxes(0, 1)
 
-        return Model(init, apply, input_layer="table", output_layer="output/*", vocabulary=vocabulary)
+        return Model(init, apply, input_layer="table", output_layer="output/*", adapted=WEIGHTS, vocabulary=vocabulary)
 
     return Named("gru", {"vocabulary": vocabulary, "width": width, "units": units}, build)
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from cantons.errors import InputError
 from cantons.models.base import Model, Named
-from cantons.models.layer import affine, flat, glorot
+from cantons.models.layer import WEIGHTS, affine, flat, glorot
 from cantons.protocol import Array
 from cantons.ranges import Count, checked
 
@@ -55,7 +55,7 @@ def embedding(vocabulary: Count, width: Count | None = 16, hidden: Sequence[Coun
             return values
 
         return Model(init, apply, input_layer="layer0/*" if width is None else "table",
-                     output_layer=f"layer{last}/*", vocabulary=vocabulary)
+                     output_layer=f"layer{last}/*", adapted=WEIGHTS, vocabulary=vocabulary)
 
     return Named("embedding", {"vocabulary": vocabulary, "width": width, "hidden": list(hidden)}, build)
 

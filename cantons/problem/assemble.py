@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 
@@ -13,22 +12,22 @@ from cantons.errors import InputError
 from cantons.models import Architecture, Model, Named
 from cantons.problem.losses import Loss, masked_mean
 from cantons.problem.shaped import check_tokens
-from cantons.problem.split import is_shared, paths
+from cantons.problem.split import Split, adapter_in, division_of, paths
 from cantons.protocol import Convex, Problem, PyTree
 
 
-def assemble(model: Model, loss: Loss, split: str, l2: float = 0.0,
+def assemble(model: Model, loss: Loss, split: Split, l2: float = 0.0,
              spec: Mapping[str, Any] | None = None) -> Problem:
     """Fit `model`, split by the rule `split`. The loss, not the score, has l2/2 ||(shared, private)||^2."""
     shapes = jax.eval_shape(lambda: model.init(jax.random.key(0)))  # traced: no device is woken
     _only_floats(shapes)
-    shared_leaves = is_shared(shapes, split, model)
+    division = division_of(shapes, split, model)
 
     def init(key):
-        return eqx.partition(jax.tree.map(jnp.asarray, model.init(key)), shared_leaves)
+        return division.divide(key, jax.tree.map(jnp.asarray, model.init(key)))
 
     def predict(shared, private, inputs):
-        return model.apply(eqx.combine(shared, private), inputs)
+        return model.apply(division.join(shared, private), inputs)
 
     def mean_loss(shared, private, batch):
         outputs = predict(shared, private, batch.inputs)
@@ -49,9 +48,12 @@ def assemble(model: Model, loss: Loss, split: str, l2: float = 0.0,
     return Problem(init, mean_loss, predict, score, spec=spec, check_inputs=check_inputs)
 
 
-def convex_if_linear(model: Architecture, l2: float = 0.0) -> Convex | None:
-    """Losses that are convex in the outputs are so in the parameters of a linear model; and l2 adds its curvature."""
-    return Convex(l2) if is_linear(model) else None
+def convex_if_linear(model: Architecture, l2: float = 0.0, split: Split = "none") -> Convex | None:
+    """Losses that are convex in the outputs are so in the parameters of a linear model; and l2 adds its curvature.
+
+    Not so in those of adapters, which are multiplied with each other.
+    """
+    return Convex(l2) if is_linear(model) and adapter_in(split) is None else None
 
 
 def is_linear(model: Architecture) -> bool:

@@ -15,6 +15,7 @@ from cantons.problem.losses import LOSSES, Loss, same_sign, squared
 from cantons.problem.ranking import area_under_curve
 from cantons.problem.residual import residual
 from cantons.problem.shaped import Shaped, Shapes, check_targets
+from cantons.problem.split import Split
 from cantons.problem.target import target
 from cantons.protocol import Problem
 from cantons.ranges import NonNegative, checked
@@ -23,7 +24,7 @@ MODELS = ("model", "shared_model", "private_model")  # the options of a problem 
 
 
 @checked
-def classification(data: Shaped, model: Architecture, *, split: str = "none", l2: NonNegative = 0.0) -> Problem:
+def classification(data: Shaped, model: Architecture, *, split: Split = "none", l2: NonNegative = 0.0) -> Problem:
     """Softmax cross-entropy with integer labels; scores the loss and the accuracy."""
     if data.classes is None:
         raise InputError("classification needs a number of classes, and this data has classes=None; "
@@ -31,36 +32,36 @@ def classification(data: Shaped, model: Architecture, *, split: str = "none", l2
     if data.classes < 2:
         raise InputError(f"classification got data with {data.classes} classes; give data with 2 or more.")
     about = {"name": "classification", "input_shape": list(data.input_shape), "classes": data.classes,
-             "split": split, "l2": l2}
+             "split": split if isinstance(split, str) else dict(split), "l2": l2}
     network = model(tuple(data.input_shape), data.classes)
     problem = assemble(network, LOSSES["softmax"], split, l2, _spec(about, model))
     if data.classes == 2:
         problem = problem._replace(set_metrics={"auc": area_under_curve(problem.predict)},
                                    maximise=(*problem.maximise, "auc"))
-    return problem._replace(convex=convex_if_linear(model, l2))
+    return problem._replace(convex=convex_if_linear(model, l2, split))
 
 
 @checked
-def regression(data: Shaped, model: Architecture, *, split: str = "none", labels: Literal["real", "sign"] = "real",
+def regression(data: Shaped, model: Architecture, *, split: Split = "none", labels: Literal["real", "sign"] = "real",
                l2: NonNegative = 0.0) -> Problem:
     """Squared error of one output, predicted as [B]; scores accuracy too if `labels` are "sign": -1 and 1."""
     check_targets(data)
     about = {"name": "regression", "input_shape": list(data.input_shape), "labels": labels,
-             "split": split, "l2": l2}
+             "split": split if isinstance(split, str) else dict(split), "l2": l2}
     network = _single(model(tuple(data.input_shape), 1))
     loss = Loss(squared, same_sign) if labels == "sign" else Loss(squared)
     problem = assemble(network, loss, split, l2, _spec(about, model))
-    return problem._replace(convex=convex_if_linear(model, l2), numeric_targets=True)
+    return problem._replace(convex=convex_if_linear(model, l2, split), numeric_targets=True)
 
 
 @checked
-def logistic(data: Shaped, *, split: str = "none", l2: NonNegative = 0.0) -> Problem:
+def logistic(data: Shaped, *, split: Split = "none", l2: NonNegative = 0.0) -> Problem:
     """Multinomial logistic regression: classification with the linear model."""
     return classification(data, linear_model(), split=split, l2=l2)
 
 
 @checked
-def linear(data: Shaped, *, split: str = "none", labels: Literal["real", "sign"] = "real",
+def linear(data: Shaped, *, split: Split = "none", labels: Literal["real", "sign"] = "real",
            l2: NonNegative = 0.0) -> Problem:
     """Linear least squares: regression with the linear model."""
     return regression(data, linear_model(), split=split, labels=labels, l2=l2)

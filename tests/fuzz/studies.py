@@ -29,7 +29,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "classification_bandit": {"source": {"name": "digits", "clients": 4}}}
 # Readers are given the sound files that lie in the folder `samples` beside the study.
 MODELS_SMALL = {"linear": {}, "mlp": {"hidden": [3]}, "cnn": {"channels": [2], "dense": 3},
-                "embedding": {"vocabulary": 5}, "gru": {"vocabulary": 5, "width": 2, "units": 3}}
+                "embedding": {"vocabulary": 5}, "gru": {"vocabulary": 5, "width": 2, "units": 3},
+                "transformer": {"vocabulary": 5, "width": 2, "blocks": 1, "heads": 1}}
 EXAMPLES = {"logistic": "synthetic", "classification": "synthetic", "linear": "restaurants",
             "regression": "restaurants",
             "residual": "restaurants", "target": "drifting_targets", "bandit": "synthetic_bandit",
