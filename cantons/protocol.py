@@ -573,6 +573,7 @@ class Progress(NamedTuple):
 
 
 # {set: {"shared" | "personal": {metric: one number per client}}}; sets are "train", "test" and "validation".
+# Clients that are not scored, because a sample is enough, have NaN.
 Scores = Mapping[str, Mapping[str, Mapping[str, np.ndarray]]]
 
 
@@ -597,6 +598,7 @@ class Parts(NamedTuple):
     data: Federated
     central: CentralExamples | None
     seed: int
+    scored: Mapping[str, np.ndarray] = {}  # whom evaluations score of the "clients", and of the "new" ones; else all
 
     @property
     def population(self) -> int:
@@ -619,7 +621,7 @@ class Session(Protocol):
         """Run rounds until `until` of them are done. The old state is used up."""
 
     def evaluate(self, state: Any) -> list[Evaluation]:
-        """Score every client of every run."""
+        """Score every client of every run, or those in `Parts.scored`."""
 
     def whole(self, state: Any) -> list[Snapshot]:
         """Every run on the host, each with every client's row."""

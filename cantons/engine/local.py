@@ -17,7 +17,7 @@ import numpy as np
 
 from cantons.engine.batched import Batched
 from cantons.engine.devices import floats, mesh_of, replicated
-from cantons.engine.evaluate import scorer, sides_of
+from cantons.engine.evaluate import for_all, scorer, sides_of
 from cantons.engine.init import initial_clients, seed_keys, starting_point
 from cantons.engine.inspect import inspect, set_scores, sets_of
 from cantons.engine.mapping import Fanout
@@ -85,7 +85,7 @@ class LocalSession:
         self.sides["clients"].pop("train")
         self.sides = place(floats(self.sides))
         self.sides["clients"]["train"] = self.arrays.train
-        self.data, self.sets = run.data, place(floats(sets_of(run.data)))
+        self.data, self.sets, self.scored = run.data, place(floats(sets_of(run.data))), run.scored
         self._block: Any = None
         self._scorers: dict[str, Any] = {}
 
@@ -112,7 +112,7 @@ class LocalSession:
         return jax.block_until_ready(self._block(self.arrays, state, np.int32(until)))
 
     def evaluate(self, state: State, sides: Sides | None = None) -> list[Evaluation]:
-        """Score everybody, on `self.sides` or on others of the same shapes."""
+        """Score everybody, or a sample, on `self.sides` or on others of the same shapes."""
         found = {side: self._scored(state, side, sets) for side, sets in (sides or self.sides).items()}
         server, portions = jax.device_get(self._inspect(self.arrays, self.sets, self.start_private, state))
         return [Evaluation(progress_of(state), {side: scores for side, (scores, _) in found.items()}, server,
@@ -134,15 +134,17 @@ class LocalSession:
         clients = state.clients if side == "clients" else self._newcomers
         first = 0 if side == "clients" else self.population
         held = self.stepper.held(state) if self.stepper.held is not None and side == "clients" else None
+        population, chosen = sets["train"].population, self.scored.get(side)
         arguments = (sets, self.arrays, state.server, self.start_private, clients,
-                     jax.random.fold_in(self._score_key, state.round), np.int32(first), held)
+                     jax.random.fold_in(self._score_key, state.round), np.int32(first), held, chosen)
         if side not in self._scorers:
             one = jax.eval_shape(lambda rows: jax.tree.map(lambda leaf: leaf[0], rows), clients)
             common = state.server, self.start_private, one, sets["train"], self.arrays
-            fanout = Fanout(self.mesh, min(self.group, -(-sets["train"].population // self.mesh.size)))
+            count = population if chosen is None else len(chosen)
+            fanout = Fanout(self.mesh, min(self.group, -(-count // self.mesh.size)))
             scores = scorer(self.problem, self.algorithm, fanout, common, late=held is not None)
             self._scorers[side] = jax.jit(scores).lower(*arguments).compile()
-        return jax.device_get(self._scorers[side](*arguments))
+        return for_all(jax.device_get(self._scorers[side](*arguments)), chosen, population)
 
     @cached_property
     def _inspect(self) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 from cantons.engine.aggregation import aggregation_of
 from cantons.engine.client import Slot, Turn, take_turn
 from cantons.engine.devices import floats, mesh_of
-from cantons.engine.evaluate import score_client, sides_of
+from cantons.engine.evaluate import for_all, score_client, sides_of
 from cantons.engine.init import initial_clients, seed_keys, starting_point
 from cantons.engine.inspect import inspect, set_scores, sets_of
 from cantons.engine.mapping import Fanout
@@ -135,10 +135,11 @@ class PlainSession:
         key = jax.random.fold_in(self._score_key, state.round)
         message = self.run.algorithm.broadcast(key, state.server, self.arrays.datacenter(self.run.algorithm, key))
         shared = state.server.shared, self._parts[1]
+        chosen = self.run.scored.get(side)
         rows = [self._score(jax.random.fold_in(key, first + index), message,
                             jax.tree.map(lambda leaf, index=index: leaf[index], clients), sets, index, shared)
-                for index in range(population)]
-        return jax.device_get(jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows))
+                for index in (range(population) if chosen is None else chosen.tolist())]
+        return for_all(jax.device_get(jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)), chosen, population)
 
     def _score_client(self, key, message, client, sets, index, shared):
         own = {name: examples.client(index) for name, examples in sets.items()}

@@ -10,6 +10,7 @@ import numpy as np
 
 from cantons.clock import rounds as rounds_clock
 from cantons.data import Centres, Federation, kinds_of, with_validation
+from cantons.data.seeds import generator
 from cantons.engine import seed_keys, starting_point
 from cantons.errors import InputError, one_of
 from cantons.protocol import Algorithm, Averages, CentralExamples, Clock, Engine, Parts, Problem, PyTree, Recipe
@@ -27,18 +28,19 @@ class Resolved(NamedTuple):
     parts: Parts
 
     def with_seed(self, seed: int) -> Resolved:
-        return self._replace(study={**self.study, "seed": seed}, parts=self.parts._replace(seed=seed))
+        scored = sample_clients(self.data, seed, self.study["evaluate_clients"])
+        return self._replace(study={**self.study, "seed": seed}, parts=self.parts._replace(seed=seed, scored=scored))
 
 
 def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: int, cohort: int | None = None,
             clock: Recipe | None = None, aggregate: Recipe | None = None, seed: int = 0,
-            evaluate_every: int | None = None, validation: float | None = None, choose: bool = False,
-            precision: str = "float32", engine: Engine, checkpoint_every: int | None = None, keep: int = 3,
-            name: str | None = None, initial: tuple[PyTree, PyTree] | None = None) -> Resolved:
+            evaluate_every: int | None = None, evaluate_clients: int | None = None, validation: float | None = None,
+            choose: bool = False, precision: str = "float32", engine: Engine, checkpoint_every: int | None = None,
+            keep: int = 3, name: str | None = None, initial: tuple[PyTree, PyTree] | None = None) -> Resolved:
     """Check the settings and build the parts. With `choose`, hold rows back to choose by, unless a stream serves."""
     for option, kind, value in (("rounds", Count, rounds), ("evaluate_every", Count | None, evaluate_every),
-                                ("keep", Count, keep), ("checkpoint_every", Count | None, checkpoint_every),
-                                ("seed", Seed, seed)):
+                                ("evaluate_clients", Count | None, evaluate_clients), ("keep", Count, keep),
+                                ("checkpoint_every", Count | None, checkpoint_every), ("seed", Seed, seed)):
         check(option, kind, value)
     every = max(1, rounds // 10) if evaluate_every is None else evaluate_every
     one_of("precision", precision, ("float32", "float64"))
@@ -54,8 +56,8 @@ def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
         data = with_validation(data, validation)
     study: dict[str, Any] = {
         "name": name or algorithm.name, "seed": seed, "rounds": rounds, "evaluate_every": every,
-        "validation": validation, "precision": precision, "data": identity_of(data), "problem": problem.spec,
-        "algorithm": as_table(algorithm), "clock": as_table(clock),
+        "evaluate_clients": evaluate_clients, "validation": validation, "precision": precision,
+        "data": identity_of(data), "problem": problem.spec, "algorithm": as_table(algorithm), "clock": as_table(clock),
         "aggregate": None if aggregate is None else as_table(aggregate),
         "engine": {"name": engine.name, **engine.options()},
         "checkpoint_every": checkpoint_every, "keep": keep,
@@ -67,7 +69,8 @@ def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
         study["initial"] = checksum_of(initial)
     with jax.enable_x64(precision == "float64"):
         check_start(algorithm.name, built, starting_point(problem, seed_keys(seed)[0], initial))
-    run = Resolved(study, data, parts_of(problem, data, algorithm, built, ticking, seed))
+    parts = parts_of(problem, data, algorithm, built, ticking, seed)
+    run = Resolved(study, data, parts._replace(scored=sample_clients(data, seed, evaluate_clients)))
     check_engine(engine, run.parts)
     return run
 
@@ -81,6 +84,16 @@ def check_data(problem: Problem, data: Federation) -> None:
                 problem.check_inputs(examples.inputs)
             except InputError as error:
                 raise InputError(f"{data.name}: {error}") from error
+
+
+def sample_clients(data: Federation, seed: int, count: int | None) -> dict[str, np.ndarray]:
+    """The numbers of the clients that evaluations score, and of the new ones; nothing where everybody is scored.
+
+    They follow from the seed and the population alone. Those of a smaller `count` are among those of a larger one.
+    """
+    sides = {"clients": data.population} | ({} if data.new is None else {"new": data.new.train.population})
+    return {side: np.sort(generator(seed, "evaluate", side).permutation(population)[:count]).astype(np.int32)
+            for side, population in sides.items() if count is not None and count < population}
 
 
 def as_table(recipe: Recipe) -> dict[str, Any]:

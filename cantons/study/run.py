@@ -30,6 +30,7 @@ def run(
     aggregate: Recipe | None = None,
     seed: int = 0,
     evaluate_every: int | None = None,
+    evaluate_clients: int | None = None,
     validation: float | None = None,
     precision: str = "float32",
     engine: Engine | None = None,
@@ -46,16 +47,18 @@ def run(
 
     `cohort` clients take part in each round (all by default), or whom `clock` says. `aggregate` is the rule by which
     uploads become one, such as median(), where the algorithm lets it be chosen. Evaluations come every
-    `evaluate_every` rounds, ten in all by default, and after the last. `validation` holds back that fraction of
-    every client's training rows, to choose by. With `out`, everything is written to that folder, and `resume=True` goes
-    on from its newest checkpoint to the same bits as if it had never stopped. If versions or the engine are not those
-    it began with, it goes on with `accept_changes=True` only, and the summary says after which round. `initial`
-    replaces the problem's own (shared, private) starting point.
+    `evaluate_every` rounds, ten in all by default, and after the last. They score every client, or the same
+    `evaluate_clients` of them each time, drawn by the seed, with a standard error. `validation` holds back that
+    fraction of every client's training rows, to choose by. With `out`, everything is written to that folder, and
+    `resume=True` goes on from its newest checkpoint to the same bits as if it had never stopped. If versions or the
+    engine are not those it began with, it goes on with `accept_changes=True` only, and the summary says after which
+    round. `initial` replaces the problem's own (shared, private) starting point.
     """
     engine = engine or Local()
     run = resolve(problem, data, algorithm, rounds=rounds, cohort=cohort, clock=clock, aggregate=aggregate, seed=seed,
-                  evaluate_every=evaluate_every, validation=validation, precision=precision, engine=engine,
-                  checkpoint_every=checkpoint_every, keep=keep, name=name, initial=initial)
+                  evaluate_every=evaluate_every, evaluate_clients=evaluate_clients, validation=validation,
+                  precision=precision, engine=engine, checkpoint_every=checkpoint_every, keep=keep, name=name,
+                  initial=initial)
     ended = play(engine, run, callbacks, out, resume, initial, accept_changes=accept_changes)
     trained = Trained(problem, run.parts.algorithm, ended.snapshot, run.data, seed, precision)
     return Result(ended.history, ended.columns, ended.summary, trained, None if out is None else Path(out))
