@@ -548,6 +548,14 @@ class State(NamedTuple):
         return self.ledger[:, 4]
 
 
+class Start(NamedTuple):
+    """Where a run begins."""
+
+    shared: PyTree
+    private: PyTree  # of the clients, and of new ones
+    privates: PyTree = None  # or one row for each client; new ones have `private`
+
+
 class Snapshot(NamedTuple):
     """One run on the host, with every client's row: a checkpoint is this and nothing else."""
 
@@ -608,8 +616,8 @@ class Parts(NamedTuple):
 class Session(Protocol):
     """One or several runs on their way, on an engine. Its state is its own business; a `Snapshot` is everybody's."""
 
-    def begin(self, initial: tuple[PyTree, PyTree] | None = None) -> Any:
-        """The state before round 0, from `problem.init` or from the given (shared, private)."""
+    def begin(self, initial: Start | tuple[PyTree, PyTree] | None = None) -> Any:
+        """The state before round 0, from `problem.init` or from the given start."""
 
     def restore(self, snapshots: Sequence[Snapshot]) -> Any:
         """The state in which `whole` gave these, one for each run."""

@@ -37,6 +37,7 @@ from cantons.protocol import (
     PyTree,
     Recipe,
     Snapshot,
+    Start,
     State,
     Upload,
 )
@@ -125,7 +126,7 @@ class BatchedSession:
         self._block: Any = None
         self._scorers: dict[str, Any] = {}
 
-    def begin(self, initial: tuple[PyTree, PyTree] | None = None) -> State:
+    def begin(self, initial: Start | tuple[PyTree, PyTree] | None = None) -> State:
         if initial is not None:
             raise InputError("runs that are one program begin where their problem does; run them one by one to begin "
                              "elsewhere.")

@@ -38,7 +38,7 @@ def scorer(problem: Problem, algorithm: Algorithm, fanout: Fanout, common: PyTre
     got: `held` is a ring of messages, and where in it each client's is. With `chosen`, rows of some clients, there are
     numbers of these alone; they are the ones that all would have.
     """
-    once = not late and _is_shared_model(algorithm, *common)
+    once = not late and is_shared_model(algorithm, *common)
 
     def scores(sets, arrays, server, start, clients, key, first_id, held=None, chosen=None):
         population = sets["train"].population
@@ -104,7 +104,7 @@ def mean_scores(problem: Problem, shared: PyTree, private: PyTree, data: Data) -
     return jax.tree.map(lambda total: total / jnp.asarray(data.size, total.dtype), totals)
 
 
-def _is_shared_model(algorithm: Algorithm, server: PyTree, start: PyTree, client: PyTree, train: Examples,
+def is_shared_model(algorithm: Algorithm, server: PyTree, start: PyTree, client: PyTree, train: Examples,
                      arrays: Arrays) -> bool:
     """Does `model` hand back the server's shared part untouched, with no private part? Then score it once."""
     same = []

@@ -25,7 +25,7 @@ from cantons.engine.round import Arrays, travelling
 from cantons.engine.stepper import begin_run, progress_of, stepper_of
 from cantons.errors import InputError
 from cantons.memory import require
-from cantons.protocol import Array, Engine, Evaluation, Examples, Message, Parts, PyTree, Snapshot, State, Upload
+from cantons.protocol import Array, Engine, Evaluation, Examples, Message, Parts, PyTree, Snapshot, Start, State, Upload
 from cantons.ranges import Count, Positive, check_fields
 
 UNEVEN = 2.0  # longest client over the mean, above which vectorised clients are grouped by size
@@ -89,13 +89,14 @@ class LocalSession:
         self._block: Any = None
         self._scorers: dict[str, Any] = {}
 
-    def begin(self, initial: tuple[PyTree, PyTree] | None = None) -> State:
-        self._parts = starting_point(self.problem, self._start_key, initial)
+    def begin(self, initial: Start | tuple[PyTree, PyTree] | None = None) -> State:
+        start = starting_point(self.problem, self._start_key, initial)
+        self._parts = start._replace(privates=None)  # for new clients
         self.start_private = replicated(self.mesh, self._parts[1])
         begin = partial(begin_run, self.problem, self.algorithm, self.clock, population=self.population,
                         copies=self.mesh.size)
         state = jax.jit(lambda arrays, key, parts: begin(arrays, key, parts))(
-            self.arrays, self._start_key, self._parts)
+            self.arrays, self._start_key, start)
         return replicated(self.mesh, state)
 
     def restore(self, snapshots: Sequence[Snapshot]) -> State:

@@ -25,7 +25,7 @@ from cantons.engine.mapping import Fanout
 from cantons.engine.round import Arrays, close_round, open_round, take, travelling
 from cantons.engine.stepper import begin_run, progress_of
 from cantons.engine.summands import add_to, dense
-from cantons.protocol import Engine, Evaluation, Message, Parts, PyTree, Snapshot, State, Upload
+from cantons.protocol import Engine, Evaluation, Message, Parts, PyTree, Snapshot, Start, State, Upload
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,12 @@ class PlainSession:
         self._sets = jax.tree.map(jnp.asarray, floats(sets_of(run.data)))
         self._inspect = maybe(partial(inspect, run.problem, run.algorithm, run.clock, Fanout(mesh_of(1), 1)))
 
-    def begin(self, initial: tuple[PyTree, PyTree] | None = None) -> State:
-        self._parts = starting_point(self.run.problem, self._start_key, initial)
+    def begin(self, initial: Start | tuple[PyTree, PyTree] | None = None) -> State:
+        start = starting_point(self.run.problem, self._start_key, initial)
+        self._parts = start._replace(privates=None)  # for new clients
         begin = partial(begin_run, self.run.problem, self.run.algorithm, self.run.clock, population=self.run.population)
-        jax.eval_shape(lambda *given: begin(*given), self.arrays, self._start_key, self._parts)  # does it fit?
-        return begin(self.arrays, self._start_key, self._parts)
+        jax.eval_shape(lambda *given: begin(*given), self.arrays, self._start_key, start)  # does it fit?
+        return begin(self.arrays, self._start_key, start)
 
     def restore(self, snapshots: Sequence[Snapshot]) -> State:
         (snapshot,) = snapshots

@@ -81,7 +81,7 @@ class Loop:
         return done in self.stops or done == self.rounds
 
     def play(self, initial: Any = None) -> list[Finished]:
-        """Run to the end; `initial` is a (shared, private) to begin with."""
+        """Run to the end; `initial` is where to begin, if not with the problem's own."""
         try:
             with jax.enable_x64(self.study["precision"] == "float64"):
                 return self._play(self.session.begin(initial))

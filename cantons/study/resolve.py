@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +14,7 @@ from cantons.data import Centres, Federation, kinds_of, with_validation
 from cantons.data.seeds import generator
 from cantons.engine import seed_keys, starting_point
 from cantons.errors import InputError, one_of
-from cantons.protocol import Algorithm, Averages, CentralExamples, Clock, Engine, Parts, Problem, PyTree, Recipe
+from cantons.protocol import Algorithm, Averages, CentralExamples, Clock, Engine, Parts, Problem, PyTree, Recipe, Start
 from cantons.ranges import Count, Seed, check
 from cantons.study.source import foreign_sources
 
@@ -26,6 +27,7 @@ class Resolved(NamedTuple):
     study: dict[str, Any]  # as it goes to the run folder, every default filled in
     data: Federation
     parts: Parts
+    start: Start | tuple[PyTree, PyTree] | None = None  # instead of the problem's own
 
     def with_seed(self, seed: int) -> Resolved:
         scored = sample_clients(self.data, seed, self.study["evaluate_clients"])
@@ -36,8 +38,12 @@ def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
             clock: Recipe | None = None, aggregate: Recipe | None = None, seed: int = 0,
             evaluate_every: int | None = None, evaluate_clients: int | None = None, validation: float | None = None,
             choose: bool = False, precision: str = "float32", engine: Engine, checkpoint_every: int | None = None,
-            keep: int = 3, name: str | None = None, initial: tuple[PyTree, PyTree] | None = None) -> Resolved:
-    """Check the settings and build the parts. With `choose`, hold rows back to choose by, unless a stream serves."""
+            keep: int = 3, name: str | None = None,
+            initial: Start | tuple[PyTree, PyTree] | Callable[[Parts], Start] | None = None) -> Resolved:
+    """Check the settings and build the parts. With `choose`, hold rows back to choose by, unless a stream serves.
+
+    `initial` is where the run begins, or a function from its parts to that.
+    """
     for option, kind, value in (("rounds", Count, rounds), ("evaluate_every", Count | None, evaluate_every),
                                 ("evaluate_clients", Count | None, evaluate_clients), ("keep", Count, keep),
                                 ("checkpoint_every", Count | None, checkpoint_every), ("seed", Seed, seed)):
@@ -65,14 +71,15 @@ def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
     tables = [study[table] for table in ("problem", "algorithm", "clock", "aggregate", "engine")]
     study["source"] = foreign_sources([problem, algorithm, clock, aggregate, engine],
                                       [*tables, data.spec, data.central_spec, data.groups_spec])
-    if initial is not None:
-        study["initial"] = checksum_of(initial)
+    parts = parts_of(problem, data, algorithm, built, ticking, seed)._replace(
+        scored=sample_clients(data, seed, evaluate_clients))
+    check_engine(engine, parts)
     with jax.enable_x64(precision == "float64"):
-        check_start(algorithm.name, built, starting_point(problem, seed_keys(seed)[0], initial))
-    parts = parts_of(problem, data, algorithm, built, ticking, seed)
-    run = Resolved(study, data, parts._replace(scored=sample_clients(data, seed, evaluate_clients)))
-    check_engine(engine, run.parts)
-    return run
+        start = initial(parts) if callable(initial) else initial
+        check_start(algorithm.name, built, starting_point(problem, seed_keys(seed)[0], start))
+    if start is not None:
+        study["initial"] = checksum_of(start)
+    return Resolved(study, data, parts, start)
 
 
 def check_data(problem: Problem, data: Federation) -> None:
@@ -198,9 +205,9 @@ def choose_rule(name: str, algorithm: Algorithm, rule: Recipe) -> Algorithm:
     return algorithm._replace(aggregate=averages._replace(rule=rule.build()))
 
 
-def check_start(name: str, algorithm: Algorithm, start: tuple[PyTree, PyTree]) -> None:
+def check_start(name: str, algorithm: Algorithm, start: Start | tuple[PyTree, PyTree]) -> None:
     """Refuse a split the algorithm cannot work with, or a start it cannot leave from."""
-    shared, private = start
+    shared, private = start[:2]
     if algorithm.theory is not None:
         algorithm.theory.check_start(jax.device_get(shared))
     if algorithm.needs.private and not jax.tree.leaves(private):

@@ -43,8 +43,8 @@ def everybody():
     return play()
 
 
-@pytest.mark.parametrize("engine", [ct.Local(devices=1), ct.Local(devices=2, mode="vmap"), ct.Plain(compile=True)], ids=[
-    "one device", "two devices", "plain"])
+@pytest.mark.parametrize("engine", [ct.Local(devices=1), ct.Local(devices=2, mode="vmap"), ct.Plain(compile=True)],
+                         ids=["one device", "two devices", "plain"])
 def test_a_sample_has_the_numbers_that_these_clients_have_among_all(engine, everybody):
     found = play(evaluate_clients=4, engine=engine)
     chosen = sample_clients(everybody.model.data, 1, 4)["clients"]
