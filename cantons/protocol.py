@@ -548,6 +548,14 @@ class State(NamedTuple):
         return self.ledger[:, 4]
 
 
+class Start(NamedTuple):
+    """Where a run begins."""
+
+    shared: PyTree
+    private: PyTree  # of the clients, and of new ones
+    privates: PyTree = None  # or one row for each client; new ones have `private`
+
+
 class Snapshot(NamedTuple):
     """One run on the host, with every client's row: a checkpoint is this and nothing else."""
 
@@ -573,6 +581,7 @@ class Progress(NamedTuple):
 
 
 # {set: {"shared" | "personal": {metric: one number per client}}}; sets are "train", "test" and "validation".
+# Clients that are not scored, because a sample is enough, have NaN.
 Scores = Mapping[str, Mapping[str, Mapping[str, np.ndarray]]]
 
 
@@ -597,6 +606,7 @@ class Parts(NamedTuple):
     data: Federated
     central: CentralExamples | None
     seed: int
+    scored: Mapping[str, np.ndarray] = {}  # whom evaluations score of the "clients", and of the "new" ones; else all
 
     @property
     def population(self) -> int:
@@ -606,8 +616,8 @@ class Parts(NamedTuple):
 class Session(Protocol):
     """One or several runs on their way, on an engine. Its state is its own business; a `Snapshot` is everybody's."""
 
-    def begin(self, initial: tuple[PyTree, PyTree] | None = None) -> Any:
-        """The state before round 0, from `problem.init` or from the given (shared, private)."""
+    def begin(self, initial: Start | tuple[PyTree, PyTree] | None = None) -> Any:
+        """The state before round 0, from `problem.init` or from the given start."""
 
     def restore(self, snapshots: Sequence[Snapshot]) -> Any:
         """The state in which `whole` gave these, one for each run."""
@@ -619,7 +629,7 @@ class Session(Protocol):
         """Run rounds until `until` of them are done. The old state is used up."""
 
     def evaluate(self, state: Any) -> list[Evaluation]:
-        """Score every client of every run."""
+        """Score every client of every run, or those in `Parts.scored`."""
 
     def whole(self, state: Any) -> list[Snapshot]:
         """Every run on the host, each with every client's row."""

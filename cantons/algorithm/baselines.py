@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -40,40 +40,49 @@ class Message(NamedTuple):
 
 @algorithm
 def independent(problem: Problem, population: int, *, local: Flat[LocalWork], optimizer: Flat[LocalOptimizer],
-                fit_epochs: Count = 5) -> Algorithm:
+                fit_epochs: Count = 5, parts: Literal["all", "private"] = "all") -> Algorithm:
     """Every client trains alone: nothing is sent up, and only the step size comes down.
 
     fit_epochs: passes that a client which has never acted spends on its model before it predicts.
+    parts: "all" of the model is trained, each client with a copy of its own; or the "private" part alone, while the
+        shared part, which then comes down too, stands still: the final tuning of a model that was trained before.
     """
-    schedule = as_schedule(local.step_size)
-    train = trainer(problem.loss, local.work, optimizer)
-    first = trainer(problem.loss, Work(fit_epochs, batch_size=local.batch_size), optimizer)
+    schedule, tuning = as_schedule(local.step_size), parts == "private"
+
+    def train(work, key, message, client, data, step_size):
+        """The parts that are a client's own, trained."""
+        if tuning:
+            loss = lambda private, nothing, batch: problem.loss(message.shared, private, batch)  # noqa: E731
+            return (), trainer(loss, work, optimizer)(key, client.private, (), data, step_size).shared
+        trained = trainer(problem.loss, work, optimizer)(key, client.own, client.private, data, step_size)
+        return trained.shared, trained.private
 
     def init_server(key, shared, private):
         return Server(shared, (), jnp.zeros((), jnp.int32))
 
     def init_client(key, shared, private):
-        return Alone(shared, private, jnp.zeros((), jnp.int32))
+        return Alone(() if tuning else shared, private, jnp.zeros((), jnp.int32))
 
     def broadcast(key, server, central):
-        return Message((), (), schedule(server.round))
+        return Message(server.shared if tuning else (), (), schedule(server.round))
 
     def client_update(key, message, client, data):
-        trained = train(key, client.own, client.private, data, message.step_size)
-        return (), Alone(trained.shared, trained.private, client.visits + 1)
+        own, private = train(local.work, key, message, client, data, message.step_size)
+        return (), Alone(own, private, client.visits + 1)
 
     def server_update(key, server, nothing, central):
         return server._replace(round=server.round + 1)
 
     def model(key, message, client, data):
         def first_time():
-            trained = first(key, client.own, client.private, data, usual_step(local.step_size))
-            return trained.shared, trained.private
+            return train(Work(fit_epochs, batch_size=local.batch_size), key, message, client, data,
+                         usual_step(local.step_size))
 
-        return jax.lax.cond(client.visits == 0, first_time, lambda: (client.own, client.private))
+        own, private = jax.lax.cond(client.visits == 0, first_time, lambda: (client.own, client.private))
+        return message.shared if tuning else own, private
 
     return Algorithm(init_server, init_client, broadcast, client_update, mean_of_uploads(only=NO_UPLOADS),
-                     server_update, model, needs=Needs(shared=False))
+                     server_update, model, needs=Needs(shared=False, private=tuning))
 
 
 TEN_STEPS = LocalWork(steps=10)

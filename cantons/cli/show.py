@@ -87,6 +87,8 @@ def comparison(folders: Sequence[Path]) -> None:
             break
         gone.append(column)
     spread = f"; mean ± deviation of {max(seeds)} seeds" if len(seeds) == 1 and max(seeds) > 1 else ""
+    if any(row["error"] is not None for row in rows):
+        spread = "; mean ± standard error of a sample of the clients"
     rows_scored = ("of each example before it was learned from" if scored_set(groups) == "online" else
                    f"on the test set: {groups[0].study['data']['test_set']}")
     console.print(Text(f"{rows[0]['metric']} {rows_scored}{spread}"))

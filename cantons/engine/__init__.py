@@ -4,8 +4,10 @@ from collections.abc import Callable
 
 from cantons.engine.batched import Batched, real_options
 from cantons.engine.devices import floats
-from cantons.engine.init import seed_keys, starting_point
+from cantons.engine.evaluate import is_shared_model
+from cantons.engine.init import keeps_private, seed_keys, starting_point
 from cantons.engine.local import Local
+from cantons.engine.models import personal_models
 from cantons.engine.plain import Plain
 from cantons.engine.round import Arrays
 from cantons.engine.stepper import blank_snapshot, message_held, shapes_that_travel
@@ -15,5 +17,6 @@ from cantons.protocol import Engine
 ENGINES: dict[str, Callable[..., Engine]] = {engine.name: engine for engine in (Local, Plain)}
 
 # Studies use these and no other names: the rest is the engines' own business.
-__all__ = ["ENGINES", "Arrays", "Batched", "Local", "Plain", "blank_snapshot", "floats", "message_held", "real_options",
-           "seed_keys", "shapes_that_travel", "starting_point"]
+__all__ = ["ENGINES", "Arrays", "Batched", "Local", "Plain", "blank_snapshot", "floats", "is_shared_model",
+           "keeps_private", "message_held", "personal_models", "real_options", "seed_keys", "shapes_that_travel",
+           "starting_point"]

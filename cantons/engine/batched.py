@@ -18,7 +18,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from cantons.engine.devices import AXIS, divided, floats, mesh_of, replicated
-from cantons.engine.evaluate import scorer, sides_of
+from cantons.engine.evaluate import for_all, scorer, sides_of
 from cantons.engine.init import initial_clients, seed_keys
 from cantons.engine.inspect import inspect, set_scores, sets_of
 from cantons.engine.mapping import Fanout, filled, map_sharded, with_filled
@@ -37,6 +37,7 @@ from cantons.protocol import (
     PyTree,
     Recipe,
     Snapshot,
+    Start,
     State,
     Upload,
 )
@@ -94,6 +95,7 @@ class Variant(NamedTuple):
     central: PyTree
     clock: PyTree
     sets: PyTree
+    scored: Mapping[str, Array]  # who is scored, where not all are
 
 
 class BatchedSession:
@@ -116,14 +118,15 @@ class BatchedSession:
             _stacked([sides_of(run.data) for run in runs], order) if several else None,
             _stacked([run.central for run in runs], order) if several and first.central is not None else None,
             _stacked([run.clock.arrays for run in runs], order) if clocks else None,
-            _stacked([sets_of(run.data) for run in runs], order) if several else None))
+            _stacked([sets_of(run.data) for run in runs], order) if several else None,
+            {side: jnp.stack([run.scored[side] for run in runs])[order] for side in first.scored}))
         self.common = replicated(self.mesh, floats((
             None if several else sides_of(first.data), None if several else first.central,
             None if clocks else first.clock.arrays, None if several else sets_of(first.data))))
         self._block: Any = None
         self._scorers: dict[str, Any] = {}
 
-    def begin(self, initial: tuple[PyTree, PyTree] | None = None) -> State:
+    def begin(self, initial: Start | tuple[PyTree, PyTree] | None = None) -> State:
         if initial is not None:
             raise InputError("runs that are one program begin where their problem does; run them one by one to begin "
                              "elsewhere.")
@@ -196,7 +199,12 @@ class BatchedSession:
     def _scored(self, states: State, side: str) -> PyTree:
         if side not in self._scorers:
             self._scorers[side] = jax.jit(partial(self._scores, side)).lower(self.common, self.own, states).compile()
-        return jax.device_get(self._scorers[side](self.common, self.own, states))
+        found = jax.device_get(self._scorers[side](self.common, self.own, states))
+        if side not in self.runs[0].scored:
+            return found
+        population = sides_of(self.runs[0].data)[side]["train"].population
+        return jax.tree.map(lambda *rows: np.stack(rows), *(
+            for_all(_one(found, index), run.scored[side], population) for index, run in enumerate(self.runs)))
 
     def _scores(self, side: str, common: tuple, variants: Variant, states: State) -> PyTree:
         late = self.stepper.held is not None and side == "clients"
@@ -210,13 +218,15 @@ class BatchedSession:
             clients = (state.clients if side == "clients"
                        else initial_clients(algorithm, variant.start_key, parts, ids))
             client = jax.tree.map(lambda leaf: leaf[0], clients)
-            fanout = Fanout(self.inner.mesh, min(self.inner.group, sets["train"].population))
+            chosen = variant.scored.get(side)
+            count = sets["train"].population if chosen is None else len(chosen)
+            fanout = Fanout(self.inner.mesh, min(self.inner.group, count))
             scores = scorer(self.problem, algorithm, fanout,
                             (state.server, parts[1], client, sets["train"], arrays), late)
             held = self.stepper.held(state) if late and self.stepper.held is not None else None
             return (), scores(sets, arrays, state.server, parts[1], clients,
                               jax.random.fold_in(variant.score_key, state.round),
-                              0 if side == "clients" else self.population, held)
+                              0 if side == "clients" else self.population, held, chosen)
 
         one_by_one = Fanout(self.outer.mesh, self.outer.group if self._accelerated else 1)
         return map_sharded(one_by_one, each, common, (variants, states))

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from cantons.engine.client import keyed
 from cantons.engine.mapping import Fanout, map_clients
@@ -28,19 +29,23 @@ def sides_of(data: Federated) -> dict[str, dict[str, Any]]:
 
 def scorer(problem: Problem, algorithm: Algorithm, fanout: Fanout, common: PyTree,
            late: bool = False) -> Callable[..., PyTree]:
-    """Build `scores(sets, arrays, server, start, clients, key, first_id, held)`.
+    """Build `scores(sets, arrays, server, start, clients, key, first_id, held, chosen)`.
 
     `sets` are ragged examples by name, "train" among them. It returns {set: {"shared" | "personal": {metric: one
     mean per client}}}, and the diagnostics of each client. `start` is the private part every client begins with: the
     shared model predicts with it. `common` is (server, start, client, train, arrays) as shapes, to see whether the
     two models are one and the same. Clients predict with the server's message of now; `late` ones with those they have
-    got: `held` is a ring of messages, and where in it each client's is.
+    got: `held` is a ring of messages, and where in it each client's is. With `chosen`, rows of some clients, there are
+    numbers of these alone; they are the ones that all would have.
     """
-    once = not late and _is_shared_model(algorithm, *common)
+    once = not late and is_shared_model(algorithm, *common)
 
-    def scores(sets, arrays, server, start, clients, key, first_id, held=None):
+    def scores(sets, arrays, server, start, clients, key, first_id, held=None, chosen=None):
         population = sets["train"].population
-        ids = jnp.minimum(jnp.arange(fanout.padded(population)), population - 1)
+        count = population if chosen is None else len(chosen)
+        ids = jnp.minimum(jnp.arange(fanout.padded(count)), count - 1)
+        if chosen is not None:
+            ids = chosen[ids]
         if held is None:
             message = algorithm.broadcast(key, server, arrays.datacenter(algorithm, key, fanout))
             held = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], message), jnp.zeros(population, jnp.int32)
@@ -55,9 +60,22 @@ def scorer(problem: Problem, algorithm: Algorithm, fanout: Fanout, common: PyTre
 
         common = sets, held, server.shared, start, clients
         _, found = map_clients(fanout, each, common, (ids, keyed(key, first_id + ids)))
-        return jax.tree.map(lambda leaf: leaf[:population], found)
+        return jax.tree.map(lambda leaf: leaf[:count], found)
 
     return scores
+
+
+def for_all(found: PyTree, chosen: np.ndarray | None, population: int) -> PyTree:
+    """What was found of the clients in `chosen`, on the host, with a number for every client: NaN for the others."""
+    if chosen is None:
+        return found
+
+    def fill(leaf: np.ndarray) -> np.ndarray:
+        filled = np.full((population, *leaf.shape[1:]), np.nan, np.result_type(leaf.dtype, np.float32))
+        filled[chosen] = leaf
+        return filled
+
+    return jax.tree.map(fill, found)
 
 
 def score_client(problem: Problem, algorithm: Algorithm, key: Key, message: Message, client: Client,
@@ -86,7 +104,7 @@ def mean_scores(problem: Problem, shared: PyTree, private: PyTree, data: Data) -
     return jax.tree.map(lambda total: total / jnp.asarray(data.size, total.dtype), totals)
 
 
-def _is_shared_model(algorithm: Algorithm, server: PyTree, start: PyTree, client: PyTree, train: Examples,
+def is_shared_model(algorithm: Algorithm, server: PyTree, start: PyTree, client: PyTree, train: Examples,
                      arrays: Arrays) -> bool:
     """Does `model` hand back the server's shared part untouched, with no private part? Then score it once."""
     same = []

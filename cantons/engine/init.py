@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ from cantons.engine.client import keyed
 from cantons.engine.devices import floats
 from cantons.errors import InputError
 from cantons.memory import require
-from cantons.protocol import Algorithm, Array, Key, Problem, PyTree, State, stateless
+from cantons.protocol import Algorithm, Array, Key, Problem, PyTree, Start, State, stateless
 
 
 def seed_keys(seed: int) -> tuple[Key, Key, Key]:
@@ -21,13 +22,14 @@ def seed_keys(seed: int) -> tuple[Key, Key, Key]:
     return start, rounds, scores
 
 
-def starting_point(problem: Problem, key: Key, initial: tuple[PyTree, PyTree] | None = None) -> tuple[PyTree, PyTree]:
-    """The (shared, private) that a run begins with: the problem's own, or a copy of the given ones."""
+def starting_point(problem: Problem, key: Key, initial: Start | tuple[PyTree, PyTree] | None = None) -> Start:
+    """What a run begins with: the problem's own, or a copy of what is given."""
     if initial is None:
         init = jax.jit(problem.init)
         require(bytes_of(jax.eval_shape(init, key)), "the model")
-        return init(key)
-    _check_shapes(initial, jax.eval_shape(problem.init, key))
+        return Start(*init(key))
+    initial = Start(*initial)
+    _check_shapes(initial[:2], jax.eval_shape(problem.init, key))
     # Copied, because a run donates its state to the next block and must not eat the caller's arrays.
     return jax.tree.map(jnp.array, floats(jax.device_get(initial)))
 
@@ -37,16 +39,30 @@ def bytes_of(tree: PyTree) -> int:
     return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
-def initial_clients(algorithm: Algorithm, key: Key, parts: tuple[PyTree, PyTree], ids: Array) -> PyTree:
-    """One row per client, from the common (shared, private) starting point."""
-    return jax.vmap(algorithm.init_client, in_axes=(0, None, None))(keyed(key, ids), *parts)
+def initial_clients(algorithm: Algorithm, key: Key, parts: Start | tuple[PyTree, PyTree], ids: Array) -> PyTree:
+    """One row per client, from the common (shared, private) starting point or from private parts of their own."""
+    shared, private, privates = Start(*parts)
+    if privates is None:
+        return jax.vmap(algorithm.init_client, in_axes=(0, None, None))(keyed(key, ids), shared, private)
+    _check_rows(privates, private, len(ids))
+    return jax.vmap(algorithm.init_client, in_axes=(0, None, 0))(keyed(key, ids), shared, privates)
 
 
-def initial_state(algorithm: Algorithm, key: Key, parts: tuple[PyTree, PyTree], population: int) -> State:
+def keeps_private(algorithm: Algorithm, parts: tuple[PyTree, PyTree]) -> bool:
+    """Does a client's state have anything of the private part that it begins with?"""
+    shared, private = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), parts)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    program = jax.make_jaxpr(algorithm.init_client)(key, shared, private).jaxpr
+    given = program.invars[len(program.invars) - len(jax.tree.leaves(private)):]
+    used = [*program.outvars, *(value for step in program.eqns for value in step.invars)]
+    return any(value is one for value in used for one in given)
+
+
+def initial_state(algorithm: Algorithm, key: Key, parts: Start | tuple[PyTree, PyTree], population: int) -> State:
     """Before anything is sent; a rule that keeps a state gets it when an upload's shape is known."""
     reports = aggregation_of(algorithm.aggregate).reports
     return State(
-        server=algorithm.init_server(key, *parts),
+        server=algorithm.init_server(key, *parts[:2]),
         clients=initial_clients(algorithm, key, parts, jnp.arange(population)),
         round=jnp.zeros((), jnp.int32),
         skipped=jnp.zeros((), jnp.int32),
@@ -72,3 +88,17 @@ def _check_shapes(given: PyTree, wanted: PyTree) -> None:
         if here.get(path) != there.get(path):
             raise InputError(f"initial has shape {here.get(path)} at {path} where the problem has {there.get(path)}; "
                              "give a pair (shared, private) like the one problem.init returns.")
+
+
+def _check_rows(privates: PyTree, private: PyTree, population: int) -> None:
+    """Refuse private parts of other shapes than the common one, or of another number of clients."""
+    given, each = ([(path, jnp.shape(leaf)) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)]
+                   for tree in (privates, private))
+    wanted = [(path, (population, *shape)) for path, shape in each]
+    if given != wanted:
+        raise InputError(f"initial.privates has the shapes {_listed(given)}, where {population} clients with a private "
+                         f"part each have {_listed(wanted)}.")
+
+
+def _listed(shapes: list[tuple[Any, tuple[int, ...]]]) -> str:
+    return ", ".join(f"{shape} at {jax.tree_util.keystr(path)}" for path, shape in shapes) or "of nothing"

@@ -17,7 +17,7 @@ import numpy as np
 
 from cantons.engine.batched import Batched
 from cantons.engine.devices import floats, mesh_of, replicated
-from cantons.engine.evaluate import scorer, sides_of
+from cantons.engine.evaluate import for_all, scorer, sides_of
 from cantons.engine.init import initial_clients, seed_keys, starting_point
 from cantons.engine.inspect import inspect, set_scores, sets_of
 from cantons.engine.mapping import Fanout
@@ -25,7 +25,7 @@ from cantons.engine.round import Arrays, travelling
 from cantons.engine.stepper import begin_run, progress_of, stepper_of
 from cantons.errors import InputError
 from cantons.memory import require
-from cantons.protocol import Array, Engine, Evaluation, Examples, Message, Parts, PyTree, Snapshot, State, Upload
+from cantons.protocol import Array, Engine, Evaluation, Examples, Message, Parts, PyTree, Snapshot, Start, State, Upload
 from cantons.ranges import Count, Positive, check_fields
 
 UNEVEN = 2.0  # longest client over the mean, above which vectorised clients are grouped by size
@@ -85,17 +85,18 @@ class LocalSession:
         self.sides["clients"].pop("train")
         self.sides = place(floats(self.sides))
         self.sides["clients"]["train"] = self.arrays.train
-        self.data, self.sets = run.data, place(floats(sets_of(run.data)))
+        self.data, self.sets, self.scored = run.data, place(floats(sets_of(run.data))), run.scored
         self._block: Any = None
         self._scorers: dict[str, Any] = {}
 
-    def begin(self, initial: tuple[PyTree, PyTree] | None = None) -> State:
-        self._parts = starting_point(self.problem, self._start_key, initial)
+    def begin(self, initial: Start | tuple[PyTree, PyTree] | None = None) -> State:
+        start = starting_point(self.problem, self._start_key, initial)
+        self._parts = start._replace(privates=None)  # for new clients
         self.start_private = replicated(self.mesh, self._parts[1])
         begin = partial(begin_run, self.problem, self.algorithm, self.clock, population=self.population,
                         copies=self.mesh.size)
         state = jax.jit(lambda arrays, key, parts: begin(arrays, key, parts))(
-            self.arrays, self._start_key, self._parts)
+            self.arrays, self._start_key, start)
         return replicated(self.mesh, state)
 
     def restore(self, snapshots: Sequence[Snapshot]) -> State:
@@ -112,7 +113,7 @@ class LocalSession:
         return jax.block_until_ready(self._block(self.arrays, state, np.int32(until)))
 
     def evaluate(self, state: State, sides: Sides | None = None) -> list[Evaluation]:
-        """Score everybody, on `self.sides` or on others of the same shapes."""
+        """Score everybody, or a sample, on `self.sides` or on others of the same shapes."""
         found = {side: self._scored(state, side, sets) for side, sets in (sides or self.sides).items()}
         server, portions = jax.device_get(self._inspect(self.arrays, self.sets, self.start_private, state))
         return [Evaluation(progress_of(state), {side: scores for side, (scores, _) in found.items()}, server,
@@ -134,15 +135,17 @@ class LocalSession:
         clients = state.clients if side == "clients" else self._newcomers
         first = 0 if side == "clients" else self.population
         held = self.stepper.held(state) if self.stepper.held is not None and side == "clients" else None
+        population, chosen = sets["train"].population, self.scored.get(side)
         arguments = (sets, self.arrays, state.server, self.start_private, clients,
-                     jax.random.fold_in(self._score_key, state.round), np.int32(first), held)
+                     jax.random.fold_in(self._score_key, state.round), np.int32(first), held, chosen)
         if side not in self._scorers:
             one = jax.eval_shape(lambda rows: jax.tree.map(lambda leaf: leaf[0], rows), clients)
             common = state.server, self.start_private, one, sets["train"], self.arrays
-            fanout = Fanout(self.mesh, min(self.group, -(-sets["train"].population // self.mesh.size)))
+            count = population if chosen is None else len(chosen)
+            fanout = Fanout(self.mesh, min(self.group, -(-count // self.mesh.size)))
             scores = scorer(self.problem, self.algorithm, fanout, common, late=held is not None)
             self._scorers[side] = jax.jit(scores).lower(*arguments).compile()
-        return jax.device_get(self._scorers[side](*arguments))
+        return for_all(jax.device_get(self._scorers[side](*arguments)), chosen, population)
 
     @cached_property
     def _inspect(self) -> Any:

@@ -18,14 +18,14 @@ import numpy as np
 from cantons.engine.aggregation import aggregation_of
 from cantons.engine.client import Slot, Turn, take_turn
 from cantons.engine.devices import floats, mesh_of
-from cantons.engine.evaluate import score_client, sides_of
+from cantons.engine.evaluate import for_all, score_client, sides_of
 from cantons.engine.init import initial_clients, seed_keys, starting_point
 from cantons.engine.inspect import inspect, set_scores, sets_of
 from cantons.engine.mapping import Fanout
 from cantons.engine.round import Arrays, close_round, open_round, take, travelling
 from cantons.engine.stepper import begin_run, progress_of
 from cantons.engine.summands import add_to, dense
-from cantons.protocol import Engine, Evaluation, Message, Parts, PyTree, Snapshot, State, Upload
+from cantons.protocol import Engine, Evaluation, Message, Parts, PyTree, Snapshot, Start, State, Upload
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,12 @@ class PlainSession:
         self._sets = jax.tree.map(jnp.asarray, floats(sets_of(run.data)))
         self._inspect = maybe(partial(inspect, run.problem, run.algorithm, run.clock, Fanout(mesh_of(1), 1)))
 
-    def begin(self, initial: tuple[PyTree, PyTree] | None = None) -> State:
-        self._parts = starting_point(self.run.problem, self._start_key, initial)
+    def begin(self, initial: Start | tuple[PyTree, PyTree] | None = None) -> State:
+        start = starting_point(self.run.problem, self._start_key, initial)
+        self._parts = start._replace(privates=None)  # for new clients
         begin = partial(begin_run, self.run.problem, self.run.algorithm, self.run.clock, population=self.run.population)
-        jax.eval_shape(lambda *given: begin(*given), self.arrays, self._start_key, self._parts)  # does it fit?
-        return begin(self.arrays, self._start_key, self._parts)
+        jax.eval_shape(lambda *given: begin(*given), self.arrays, self._start_key, start)  # does it fit?
+        return begin(self.arrays, self._start_key, start)
 
     def restore(self, snapshots: Sequence[Snapshot]) -> State:
         (snapshot,) = snapshots
@@ -135,10 +136,11 @@ class PlainSession:
         key = jax.random.fold_in(self._score_key, state.round)
         message = self.run.algorithm.broadcast(key, state.server, self.arrays.datacenter(self.run.algorithm, key))
         shared = state.server.shared, self._parts[1]
+        chosen = self.run.scored.get(side)
         rows = [self._score(jax.random.fold_in(key, first + index), message,
                             jax.tree.map(lambda leaf, index=index: leaf[index], clients), sets, index, shared)
-                for index in range(population)]
-        return jax.device_get(jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows))
+                for index in (range(population) if chosen is None else chosen.tolist())]
+        return for_all(jax.device_get(jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)), chosen, population)
 
     def _score_client(self, key, message, client, sets, index, shared):
         own = {name: examples.client(index) for name, examples in sets.items()}

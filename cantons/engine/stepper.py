@@ -30,6 +30,7 @@ from cantons.protocol import (
     Progress,
     PyTree,
     Snapshot,
+    Start,
     State,
     stateless,
 )
@@ -54,8 +55,8 @@ def stepper_of(problem: Problem, algorithm: Algorithm, clock: Clock) -> Stepper:
 
 
 def begin_run(problem: Problem, algorithm: Algorithm, clock: Clock, arrays: Arrays, key: Key,
-              parts: tuple[PyTree, PyTree], population: int, copies: int = 1) -> State:
-    """The state before round 0, from the (shared, private) of all clients; it will be kept in so many copies.
+              parts: Start | tuple[PyTree, PyTree], population: int, copies: int = 1) -> State:
+    """The state before round 0, from where all clients begin; it will be kept in so many copies.
 
     While it is traced, which takes no memory, its size becomes known: what does not fit is refused then.
     """

@@ -38,6 +38,7 @@ from cantons.protocol import (
     PyTree,
     Residual,
     Snapshot,
+    Start,
     State,
     Upload,
 )
@@ -107,7 +108,7 @@ class Session:
             algorithm=server_algorithm(run.algorithm), clock=_with_silence(run.clock), data=data)])
         self._step: Any = None
 
-    def begin(self, initial: tuple[PyTree, PyTree] | None = None) -> Now:
+    def begin(self, initial: Start | tuple[PyTree, PyTree] | None = None) -> Now:
         return self._now(self.server.begin(initial))
 
     def restore(self, snapshots: Sequence[Snapshot]) -> Now:

@@ -2,7 +2,7 @@
 
 from cantons.metrics.flops import dual_encoder_flops
 from cantons.metrics.off_policy import Estimate, doubly_robust, ips
-from cantons.metrics.summary import STATISTICS, statistics
+from cantons.metrics.summary import STATISTICS, standard_errors, statistics
 from cantons.metrics.traffic import leaves, nbytes
 
 __all__ = [
@@ -13,5 +13,6 @@ __all__ = [
     "ips",
     "leaves",
     "nbytes",
+    "standard_errors",
     "statistics",
 ]

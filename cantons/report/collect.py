@@ -80,7 +80,11 @@ class Group:
 
     def clients(self, key: str) -> np.ndarray:
         """One number of every client at the end, averaged over seeds."""
-        return np.stack([run.scores(key) for run in self.runs]).mean(axis=0)
+        scores = np.stack([run.scores(key) for run in self.runs])
+        if not any(run.study.get("evaluate_clients") for run in self.runs):
+            return scores.mean(axis=0)
+        there = np.isfinite(scores)  # each seed has scored a sample of its own
+        return np.where(there, scores, 0).sum(axis=0) / np.where(there.any(axis=0), there.sum(axis=0), np.nan)
 
 
 def collect(folders: Sequence[str | Path]) -> list[Group]:

@@ -14,7 +14,7 @@ from cantons.report.collect import Group, diagnostics, differences, metrics, sco
 from cantons.report.collect import populations as of_populations
 from cantons.report.duel import verdict
 from cantons.report.markup import element, figure, folded, gallery, table
-from cantons.report.table import cells, comparison_rows, legend
+from cantons.report.table import cells, comparison_rows, legend, meaning_of_spread
 
 MODELS = {"personal": "Personalised models", "shared": "Shared model"}
 ONLINE = ("loss", "accuracy", "reward")
@@ -32,15 +32,15 @@ def lead(groups: Sequence[Group]) -> str:
     rounds = sorted({group.study["rounds"] for group in groups})
     length = " to ".join(dict.fromkeys(str(edge) for edge in (rounds[0], rounds[-1])))
     sentence = (f"{methods}: {length} rounds on {data['name']}, {data['population']} clients with {data['examples']} "
-                f"training examples in all. Scores are the {metrics(groups)[0]} {scored_on(groups)}; every client "
-                "counts the same.")
+                f"training examples in all. Scores are the {metrics(groups)[0]} {scored_on(groups)}; "
+                f"{_counted(groups)}.")
     return element("p", sentence, "lead") + "".join(element("p", notice, "notice") for notice in _notices(groups))
 
 
 def results(groups: Sequence[Group]) -> str:
     """The table."""
     rows = comparison_rows(groups)
-    spread = ", ± the standard deviation over seeds" if _several(groups) else ""
+    spread = f", ± {meaning_of_spread(rows)}" if meaning_of_spread(rows) else ""
     note = f"{_headline(groups)} after the last round{spread}. {legend(rows)[0].upper()}{legend(rows)[1:]}."
     return element("h2", "Results") + table(cells(rows), swatches=True) + element("p", note, "note")
 
@@ -205,6 +205,12 @@ def scored_on(groups: Sequence[Group]) -> str:
     if scored_set(groups) == "online":
         return "of each example before it was learned from"
     return f"on the test set “{groups[0].study['data'].get('test_set', 'of each client')}”"
+
+
+def _counted(groups: Sequence[Group]) -> str:
+    counts = sorted({group.study["evaluate_clients"] for group in groups if group.study.get("evaluate_clients")})
+    sample = f"; {' or '.join(map(str, counts))} clients were scored, drawn by the seed" if counts else ""
+    return f"every client counts the same{sample}"
 
 
 def _headline(groups: Sequence[Group]) -> str:

@@ -27,7 +27,7 @@ COLUMNS = {  # the title of each, and what it means where that is not plain
 }
 
 REGRETS = ("online.collective_regret", "online.regret", "online.personal.regret.mean")  # a run has one of them
-BESIDE = ("metric", "spread")  # about other columns
+BESIDE = ("metric", "spread", "error")  # about other columns
 BOUNDS = ("online.collective_bound", "online.regret_bound")
 
 
@@ -35,8 +35,10 @@ def comparison_rows(groups: Sequence[Group]) -> list[dict[str, Any]]:
     """One row per method: its score at the end, as the mean over seeds, and what it cost.
 
     "metric" says what the scores are, "spread" is the standard deviation over seeds of "personal", or of "online" where
-    there are no test rows; a number that the runs do not have, or that is not finite, is None. Last come, under their
-    own names, the shared model's scores on test sets that are nobody's in particular, and diagnostics.
+    there are no test rows; "error" is the standard error of "personal" where a sample of the clients was scored, by one
+    seed: the spread over several has it inside, because each draws its own sample. A number that the runs do not have,
+    or that is not finite, is None. Last come, under their own names, the shared model's scores on test sets that are
+    nobody's in particular, and diagnostics.
     """
     metric, place = metrics(groups)[0], scored_set(groups)
     tested = place == "test"
@@ -47,6 +49,7 @@ def comparison_rows(groups: Sequence[Group]) -> list[dict[str, Any]]:
             "method": group.label, "seeds": len(group.runs), "metric": metric,
             "personal": _mean(personal) if tested else None,
             "spread": _finite(personal.std(ddof=1)) if len(personal) > 1 else None,
+            "error": _mean(group.final(f"test.personal.{metric}.error")) if tested and len(personal) == 1 else None,
             "worst10": _mean(group.final(f"{place}.personal.{metric}.worst10")),
             "shared": _mean(group.final(f"test.shared.{metric}.mean")) if tested else None,
             "new_clients": _mean(group.final(f"new_test.personal.{metric}.mean")) if tested else None,
@@ -66,6 +69,12 @@ def cells(rows: Sequence[Mapping[str, Any]], without: Collection[str] = ()) -> l
     """The rows in words, the titles first; a column for which no method has a number is left out."""
     shown = [key for key in _shown(rows) if key not in without]
     return [[_title(key) for key in shown], *([_words(row, key) for key in shown] for row in rows)]
+
+
+def meaning_of_spread(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What stands behind "±" in these rows; nothing if it stands nowhere."""
+    words = {"spread": "the standard deviation over seeds", "error": "the standard error of a sample of the clients"}
+    return " or ".join(meaning for key, meaning in words.items() if any(row[key] is not None for row in rows))
 
 
 def legend(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -91,8 +100,8 @@ def _words(row: Mapping[str, Any], key: str) -> str:
     if key in ("kib_per_client", "ms_per_round"):
         return f"{value:,.{0 if value >= 100 else 1 if key == 'kib_per_client' else 2}f}"
     headline = "online" if row["personal"] is None else "personal"
-    spread = f" ± {score(row['spread'], beside=value)}" if key == headline and row["spread"] is not None else ""
-    return score(value) + spread
+    around = row["error"] if row["spread"] is None else row["spread"]
+    return score(value) + (f" ± {score(around, beside=value)}" if key == headline and around is not None else "")
 
 
 def _seconds_per_round(run: Run) -> float:

@@ -81,7 +81,7 @@ class Loop:
         return done in self.stops or done == self.rounds
 
     def play(self, initial: Any = None) -> list[Finished]:
-        """Run to the end; `initial` is a (shared, private) to begin with."""
+        """Run to the end; `initial` is where to begin, if not with the problem's own."""
         try:
             with jax.enable_x64(self.study["precision"] == "float64"):
                 return self._play(self.session.begin(initial))
@@ -317,9 +317,9 @@ class _Log:
 
     def measured(self, found: Evaluation, traffic: Mapping[str, int]) -> tuple[Row, Columns]:
         run = self.run
-        pairs = [score_row(run.parts.problem, run.data, found.scores), self.online(found.progress),
-                 diagnostics_row(run.data, found, self.seen), traffic_row(run.data, found.progress, traffic),
-                 ({}, dict(found.columns))]
+        pairs = [score_row(run.parts.problem, run.data, found.scores, run.parts.scored), self.online(found.progress),
+                 diagnostics_row(run.data, found, self.seen, run.parts.scored),
+                 traffic_row(run.data, found.progress, traffic), ({}, dict(found.columns))]
         row: Row = {"round": found.progress.round}
         columns: Columns = {}
         for more, by_client in pairs:

@@ -54,6 +54,7 @@ class Settings(pydantic.BaseModel):
     seed: Seed = 0
     cohort: Count | dict[str, Count] | None = None
     evaluate_every: Count | None = None
+    evaluate_clients: Count | None = None
     validation: Fraction | None = None
     precision: Literal["float32", "float64"] = "float32"
     checkpoint_every: Count | None = None

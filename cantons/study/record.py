@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cantons.data import Federation, Population
-from cantons.metrics import nbytes, statistics
+from cantons.metrics import nbytes, standard_errors, statistics
 from cantons.protocol import Evaluation, Problem, Progress, PyTree
 
 Row = dict[str, Any]
@@ -24,8 +24,12 @@ class Seen(NamedTuple):
     reports: Mapping[str, float] = {}
 
 
-def score_row(problem: Problem, data: Federation, scores: Mapping[str, Any]) -> tuple[Row, Columns]:
-    """`scores` are {side: {set: {model: {metric: a number per client}}}}; names in the row are joined by dots."""
+def score_row(problem: Problem, data: Federation, scores: Mapping[str, Any],
+              scored: Mapping[str, np.ndarray]) -> tuple[Row, Columns]:
+    """`scores` are {side: {set: {model: {metric: a number per client}}}}; names in the row are joined by dots.
+
+    Of a side in `scored`, only these clients have numbers.
+    """
     row: Row = {}
     columns: Columns = {"client": data.clients.names}
     for side, sets in scores.items():
@@ -38,7 +42,7 @@ def score_row(problem: Problem, data: Federation, scores: Mapping[str, Any]) -> 
             for which in ("personal", "shared"):
                 for metric, values in sets[name][which].items():
                     label = f"{'' if side == 'clients' else 'new_'}{name}.{which}.{metric}"
-                    found = statistics(values, np.asarray(examples), metric in problem.maximise)
+                    found = _summarise(values, np.asarray(examples), metric in problem.maximise, scored.get(side))
                     row |= {f"{label}.{statistic}": value for statistic, value in found.items()}
                     row |= _group_means(population, label, values)
                     if side == "clients":
@@ -47,6 +51,15 @@ def score_row(problem: Problem, data: Federation, scores: Mapping[str, Any]) -> 
         names, numbers = data.clients.groups
         columns["group"] = [names[number] for number in numbers]
     return row, columns
+
+
+def _summarise(values: np.ndarray, examples: np.ndarray, larger_is_better: bool,
+               chosen: np.ndarray | None) -> dict[str, float]:
+    """One metric over the clients with examples, or over a sample of them, which has standard errors."""
+    if chosen is None:
+        return statistics(values, examples, larger_is_better)
+    values, sampled = values[chosen], examples[chosen]
+    return statistics(values, sampled, larger_is_better) | standard_errors(values, sampled, int((examples > 0).sum()))
 
 
 def _group_means(population: Population, label: str, values: np.ndarray) -> Row:
@@ -73,7 +86,8 @@ def online_row(problem: Problem, progress: Progress) -> tuple[Row, Columns]:
     return row, columns
 
 
-def diagnostics_row(data: Federation, found: Evaluation, before: Seen) -> tuple[Row, Columns]:
+def diagnostics_row(data: Federation, found: Evaluation, before: Seen,
+                    scored: Mapping[str, np.ndarray]) -> tuple[Row, Columns]:
     """The numbers that algorithms and rules give of themselves: "server.", "clients." and "rule." before their names.
 
     What a rule reports is averaged over the rounds since the evaluation `before`.
@@ -82,7 +96,7 @@ def diagnostics_row(data: Federation, found: Evaluation, before: Seen) -> tuple[
     row |= {f"{name}.shared.{metric}": value for name, scores in found.sets.items() for metric, value in scores.items()}
     columns: Columns = {}
     for name, values in found.clients.items():
-        summary = statistics(np.asarray(values), np.asarray(data.train.sizes), larger_is_better=False)
+        summary = _summarise(np.asarray(values), np.asarray(data.train.sizes), False, scored.get("clients"))
         row |= {f"clients.{name}.{statistic}": value for statistic, value in summary.items()}
         columns[f"clients.{name}"] = values
     now = found.progress

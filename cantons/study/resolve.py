@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -10,9 +11,10 @@ import numpy as np
 
 from cantons.clock import rounds as rounds_clock
 from cantons.data import Centres, Federation, kinds_of, with_validation
+from cantons.data.seeds import generator
 from cantons.engine import seed_keys, starting_point
 from cantons.errors import InputError, one_of
-from cantons.protocol import Algorithm, Averages, CentralExamples, Clock, Engine, Parts, Problem, PyTree, Recipe
+from cantons.protocol import Algorithm, Averages, CentralExamples, Clock, Engine, Parts, Problem, PyTree, Recipe, Start
 from cantons.ranges import Count, Seed, check
 from cantons.study.source import foreign_sources
 
@@ -25,20 +27,26 @@ class Resolved(NamedTuple):
     study: dict[str, Any]  # as it goes to the run folder, every default filled in
     data: Federation
     parts: Parts
+    start: Start | tuple[PyTree, PyTree] | None = None  # instead of the problem's own
 
     def with_seed(self, seed: int) -> Resolved:
-        return self._replace(study={**self.study, "seed": seed}, parts=self.parts._replace(seed=seed))
+        scored = sample_clients(self.data, seed, self.study["evaluate_clients"])
+        return self._replace(study={**self.study, "seed": seed}, parts=self.parts._replace(seed=seed, scored=scored))
 
 
 def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: int, cohort: int | None = None,
             clock: Recipe | None = None, aggregate: Recipe | None = None, seed: int = 0,
-            evaluate_every: int | None = None, validation: float | None = None, choose: bool = False,
-            precision: str = "float32", engine: Engine, checkpoint_every: int | None = None, keep: int = 3,
-            name: str | None = None, initial: tuple[PyTree, PyTree] | None = None) -> Resolved:
-    """Check the settings and build the parts. With `choose`, hold rows back to choose by, unless a stream serves."""
+            evaluate_every: int | None = None, evaluate_clients: int | None = None, validation: float | None = None,
+            choose: bool = False, precision: str = "float32", engine: Engine, checkpoint_every: int | None = None,
+            keep: int = 3, name: str | None = None,
+            initial: Start | tuple[PyTree, PyTree] | Callable[[Parts], Start] | None = None) -> Resolved:
+    """Check the settings and build the parts. With `choose`, hold rows back to choose by, unless a stream serves.
+
+    `initial` is where the run begins, or a function from its parts to that.
+    """
     for option, kind, value in (("rounds", Count, rounds), ("evaluate_every", Count | None, evaluate_every),
-                                ("keep", Count, keep), ("checkpoint_every", Count | None, checkpoint_every),
-                                ("seed", Seed, seed)):
+                                ("evaluate_clients", Count | None, evaluate_clients), ("keep", Count, keep),
+                                ("checkpoint_every", Count | None, checkpoint_every), ("seed", Seed, seed)):
         check(option, kind, value)
     every = max(1, rounds // 10) if evaluate_every is None else evaluate_every
     one_of("precision", precision, ("float32", "float64"))
@@ -54,8 +62,8 @@ def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
         data = with_validation(data, validation)
     study: dict[str, Any] = {
         "name": name or algorithm.name, "seed": seed, "rounds": rounds, "evaluate_every": every,
-        "validation": validation, "precision": precision, "data": identity_of(data), "problem": problem.spec,
-        "algorithm": as_table(algorithm), "clock": as_table(clock),
+        "evaluate_clients": evaluate_clients, "validation": validation, "precision": precision,
+        "data": identity_of(data), "problem": problem.spec, "algorithm": as_table(algorithm), "clock": as_table(clock),
         "aggregate": None if aggregate is None else as_table(aggregate),
         "engine": {"name": engine.name, **engine.options()},
         "checkpoint_every": checkpoint_every, "keep": keep,
@@ -63,13 +71,15 @@ def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
     tables = [study[table] for table in ("problem", "algorithm", "clock", "aggregate", "engine")]
     study["source"] = foreign_sources([problem, algorithm, clock, aggregate, engine],
                                       [*tables, data.spec, data.central_spec, data.groups_spec])
-    if initial is not None:
-        study["initial"] = checksum_of(initial)
+    parts = parts_of(problem, data, algorithm, built, ticking, seed)._replace(
+        scored=sample_clients(data, seed, evaluate_clients))
+    check_engine(engine, parts)
     with jax.enable_x64(precision == "float64"):
-        check_start(algorithm.name, built, starting_point(problem, seed_keys(seed)[0], initial))
-    run = Resolved(study, data, parts_of(problem, data, algorithm, built, ticking, seed))
-    check_engine(engine, run.parts)
-    return run
+        start = initial(parts) if callable(initial) else initial
+        check_start(algorithm.name, built, starting_point(problem, seed_keys(seed)[0], start))
+    if start is not None:
+        study["initial"] = checksum_of(start)
+    return Resolved(study, data, parts, start)
 
 
 def check_data(problem: Problem, data: Federation) -> None:
@@ -81,6 +91,16 @@ def check_data(problem: Problem, data: Federation) -> None:
                 problem.check_inputs(examples.inputs)
             except InputError as error:
                 raise InputError(f"{data.name}: {error}") from error
+
+
+def sample_clients(data: Federation, seed: int, count: int | None) -> dict[str, np.ndarray]:
+    """The numbers of the clients that evaluations score, and of the new ones; nothing where everybody is scored.
+
+    They follow from the seed and the population alone. Those of a smaller `count` are among those of a larger one.
+    """
+    sides = {"clients": data.population} | ({} if data.new is None else {"new": data.new.train.population})
+    return {side: np.sort(generator(seed, "evaluate", side).permutation(population)[:count]).astype(np.int32)
+            for side, population in sides.items() if count is not None and count < population}
 
 
 def as_table(recipe: Recipe) -> dict[str, Any]:
@@ -185,9 +205,9 @@ def choose_rule(name: str, algorithm: Algorithm, rule: Recipe) -> Algorithm:
     return algorithm._replace(aggregate=averages._replace(rule=rule.build()))
 
 
-def check_start(name: str, algorithm: Algorithm, start: tuple[PyTree, PyTree]) -> None:
+def check_start(name: str, algorithm: Algorithm, start: Start | tuple[PyTree, PyTree]) -> None:
     """Refuse a split the algorithm cannot work with, or a start it cannot leave from."""
-    shared, private = start
+    shared, private = start[:2]
     if algorithm.theory is not None:
         algorithm.theory.check_start(jax.device_get(shared))
     if algorithm.needs.private and not jax.tree.leaves(private):

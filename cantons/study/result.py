@@ -12,9 +12,9 @@ import jax
 import numpy as np
 
 from cantons.data.checks import as_array, check_sizes, is_real
-from cantons.engine import Arrays, message_held, seed_keys
+from cantons.engine import Arrays, is_shared_model, message_held, personal_models, seed_keys
 from cantons.errors import InputError, unknown
-from cantons.protocol import Algorithm, Problem, PyTree, Snapshot, State
+from cantons.protocol import Algorithm, Key, Problem, PyTree, Snapshot, State
 
 
 def as_inputs(inputs: Any, precision: str) -> Any:
@@ -59,10 +59,25 @@ class Trained:
                 return self.state.server.shared, self.snapshot.start_private
             index = self._index(client)
             row = jax.tree.map(lambda leaf: leaf[index], self.state.clients)
-            # The keys of an evaluation at this round: what predicts here is what was scored there.
-            key = jax.random.fold_in(seed_keys(self.seed)[2], self.state.round)
-            return self._personal(key, self.state.server, row, self.data.clients.train, self.data.central, index,
-                                  message_held(self.state, index))
+            return self._personal(self._evaluation_key, self.state.server, row, self.data.clients.train,
+                                  self.data.central, index, message_held(self.state, index))
+
+    def of_clients(self, pick: Callable[[PyTree, PyTree], PyTree]) -> PyTree:
+        """One row for each client: what `pick(shared, private)` takes of its personalised model."""
+        self._require_data()
+        with jax.enable_x64(self.precision == "float64"):
+            return personal_models(self.algorithm, self.data.clients.train, self.data.central, self.state,
+                                   self._evaluation_key, pick)
+
+    def is_one_model(self) -> bool:
+        """Do all clients predict with the server's model as it is?"""
+        if self.data is None or jax.tree.leaves(self.snapshot.start_private):
+            return False
+        client = jax.tree.map(lambda leaf: leaf[0], self.state.clients)
+        train, central = self.data.clients.train, self.data.central
+        with jax.enable_x64(self.precision == "float64"):
+            return is_shared_model(self.algorithm, self.state.server, self.snapshot.start_private, client, train,
+                                   Arrays(train, central, (), self._evaluation_key))
 
     def predict(self, inputs: Any, client: int | str | None = None) -> np.ndarray:
         """The problem's outputs for `inputs`, by the shared model or by the model of one client."""
@@ -87,6 +102,11 @@ class Trained:
             shape = self.data.input_shape
         return None if shape is None else tuple(shape)
 
+    @property
+    def _evaluation_key(self) -> Key:
+        """That of an evaluation at this round: what predicts here is what was scored there."""
+        return jax.random.fold_in(seed_keys(self.seed)[2], self.state.round)
+
     @cached_property
     def _outputs(self) -> Callable[..., PyTree]:
         return jax.jit(self.problem.predict)
@@ -103,10 +123,13 @@ class Trained:
 
         return jax.jit(personal)
 
-    def _index(self, client: int | str) -> int:
+    def _require_data(self) -> None:
         if self.data is None:
             raise InputError("a client's model needs its training examples, and the data of this run is not there; "
                              "give it: load(folder, data=...).")
+
+    def _index(self, client: int | str) -> int:
+        self._require_data()
         if not isinstance(client, str | int | np.integer) or isinstance(client, bool):
             raise InputError(f"client is {client!r}; give the name of a client, or its number.")
         names = self.data.clients.names

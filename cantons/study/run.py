@@ -10,13 +10,14 @@ import jax
 from cantons.data import Federation
 from cantons.engine import Local
 from cantons.errors import InputError
-from cantons.protocol import Engine, Problem, PyTree, Recipe
+from cantons.protocol import Engine, Problem, Recipe
 from cantons.study.callbacks import Callback
 from cantons.study.checkpoint import Checkpoints
 from cantons.study.folder import Folder
 from cantons.study.loop import Finished, Loop, Saving
 from cantons.study.resolve import Resolved, resolve
 from cantons.study.result import Result, Trained
+from cantons.study.warm_start import Initial, start_from
 
 
 def run(
@@ -30,6 +31,7 @@ def run(
     aggregate: Recipe | None = None,
     seed: int = 0,
     evaluate_every: int | None = None,
+    evaluate_clients: int | None = None,
     validation: float | None = None,
     precision: str = "float32",
     engine: Engine | None = None,
@@ -39,31 +41,34 @@ def run(
     checkpoint_every: int | None = None,
     keep: int = 3,
     callbacks: Sequence[Callback] = (),
-    initial: tuple[PyTree, PyTree] | None = None,
+    initial: Initial | None = None,
     name: str | None = None,
 ) -> Result:
     """Train `algorithm` on `data` for a number of rounds and score it along the way.
 
     `cohort` clients take part in each round (all by default), or whom `clock` says. `aggregate` is the rule by which
     uploads become one, such as median(), where the algorithm lets it be chosen. Evaluations come every
-    `evaluate_every` rounds, ten in all by default, and after the last. `validation` holds back that fraction of
-    every client's training rows, to choose by. With `out`, everything is written to that folder, and `resume=True` goes
-    on from its newest checkpoint to the same bits as if it had never stopped. If versions or the engine are not those
-    it began with, it goes on with `accept_changes=True` only, and the summary says after which round. `initial`
-    replaces the problem's own (shared, private) starting point.
+    `evaluate_every` rounds, ten in all by default, and after the last. They score every client, or the same
+    `evaluate_clients` of them each time, drawn by the seed, with a standard error. `validation` holds back that
+    fraction of every client's training rows, to choose by. With `out`, everything is written to that folder, and
+    `resume=True` goes on from its newest checkpoint to the same bits as if it had never stopped. If versions or the
+    engine are not those it began with, it goes on with `accept_changes=True` only, and the summary says after which
+    round. `initial` is where it begins, if not with the problem's own start: a result, a model that `load` gave or a
+    run folder, with its shared part and every client's private part, by their names; or a pair (shared, private).
     """
     engine = engine or Local()
     run = resolve(problem, data, algorithm, rounds=rounds, cohort=cohort, clock=clock, aggregate=aggregate, seed=seed,
-                  evaluate_every=evaluate_every, validation=validation, precision=precision, engine=engine,
-                  checkpoint_every=checkpoint_every, keep=keep, name=name, initial=initial)
-    ended = play(engine, run, callbacks, out, resume, initial, accept_changes=accept_changes)
+                  evaluate_every=evaluate_every, evaluate_clients=evaluate_clients, validation=validation,
+                  precision=precision, engine=engine, checkpoint_every=checkpoint_every, keep=keep, name=name,
+                  initial=None if initial is None else lambda parts: start_from(
+                      initial, parts, data, notify(callbacks)))
+    ended = play(engine, run, callbacks, out, resume, accept_changes=accept_changes)
     trained = Trained(problem, run.parts.algorithm, ended.snapshot, run.data, seed, precision)
     return Result(ended.history, ended.columns, ended.summary, trained, None if out is None else Path(out))
 
 
 def play(engine: Engine, run: Resolved, callbacks: Sequence[Callback], out: str | Path | None, resume: bool,
-         initial: tuple[PyTree, PyTree] | None = None, save: bool = True, again: str | None = None,
-         accept_changes: bool = False) -> Finished:
+         save: bool = True, again: str | None = None, accept_changes: bool = False) -> Finished:
     """Run one run on an engine, and write it to `out`; without `save` it leaves no checkpoints and begins anew.
 
     `again` says how to go on after an interruption.
@@ -73,13 +78,13 @@ def play(engine: Engine, run: Resolved, callbacks: Sequence[Callback], out: str 
     with jax.enable_x64(run.study["precision"] == "float64"):
         session = engine.start([run.parts], notify(callbacks))
     if out is None:
-        (ended,) = Loop(session, [run], callbacks).play(initial)
+        (ended,) = Loop(session, [run], callbacks).play(run.start)
         return ended
     with Folder(Path(out)).open(run.study, resume, accept_changes) as folder:
         again = again or f"go on with --resume --out {folder.path} (in Python: run(..., out=..., resume=True))."
         saving = Saving([folder], Checkpoints(folder.path / "checkpoints", run.study["keep"]) if save else None, again,
                         resume, accept_changes)
-        (ended,) = Loop(session, [run], callbacks, saving).play(initial)
+        (ended,) = Loop(session, [run], callbacks, saving).play(run.start)
         return ended
 
 
