@@ -382,6 +382,11 @@ def no_request(key: Key, client: PyTree, data: Data) -> PyTree:
     return ()
 
 
+def no_remarks(numbers: Mapping[str, np.ndarray], names: Sequence[str]) -> Sequence[str]:
+    """The default `remarks`: the numbers speak for themselves."""
+    return ()
+
+
 def no_advice(parts: Parts, start: tuple[PyTree, PyTree]) -> Sequence[str]:
     """The default `advice`: there is nothing to be said."""
     return ()
@@ -424,6 +429,8 @@ class Diagnostics(NamedTuple):
     server: Callable[[Server], Mapping[str, Array]] = lambda server: {}
     client: Callable[[Message, Client], Mapping[str, Array]] = lambda message, client: {}  # of each client
     probe: Probe | None = None  # of the cohort that the next round would have; its numbers are the server's
+    # (the clients' last numbers by name, the clients' names) -> what the user should know after a run, in sentences
+    remarks: Callable[[Mapping[str, np.ndarray], Sequence[str]], Sequence[str]] = no_remarks
 
 
 class Algorithm(NamedTuple):
