@@ -10,6 +10,7 @@ pytestmark = pytest.mark.usefixtures("float64")
 SHARED, PRIVATE = [0, 1, 2], [1, 2]
 THETA, W = np.array([1.0, -2.0, 0.5]), np.array([0.3, -0.4])
 GAMMA, GAMMA_W = 0.05, 0.1
+RATES = {"step_size": GAMMA, "private_step_size": GAMMA_W, "batch_size": None}
 START = {"layer0": {"weight": THETA[:, None]}}, {"layer0": {"weight": W[:, None]}}
 
 
@@ -158,6 +159,20 @@ def test_a_tuning_that_diverges_falls_back_to_its_beginning_and_is_counted(play,
                            "client0 2 times, client1 2 times, ") and "client4 2 times and 2 more;" in said
 
 
+@pytest.mark.parametrize("recipe", [ct.ffgg(step_size=GAMMA, tuner="exact"), ct.fedalt(**RATES, state="none")],
+                         ids=["ffgg", "fedalt"])
+def test_the_gradient_norm_is_that_of_the_shared_part_where_the_client_predicts(problem, numbers, clients, recipe):
+    """||F_m|| of all rows, however many batches that takes; with the best private part it has a closed form."""
+    many = ct.from_clients({f"c{number}": (np.tile(np.c_[A], (40, 1)), np.tile(y, 40))
+                            for number, (A, _, y) in enumerate(clients)}, test=0)
+    result = ct.run(parted(many), many, recipe, rounds=1, initial=START, precision="float64")
+    at, own = theta(result.model.state), [descended(*rows, theta(result.model.state), 5) for rows in clients]
+    if recipe.name == "ffgg":
+        own = [best(*rows, at) for rows in clients]
+    norms = [np.linalg.norm(2 / len(y) * A.T @ (A @ at + B @ w - y)) for (A, B, y), w in zip(clients, own, strict=True)]
+    same(result.clients["clients.gradient_norm"], norms, 1e-10)
+
+
 def test_delta_may_be_of_a_fresh_batch(play):
     """As many draws as it takes have the mean of all examples; one has not."""
     whole, some = (theta(play(ct.ffgg(step_size=GAMMA, tuner="exact", delta_batch_size=size), 1))
@@ -211,7 +226,6 @@ def together(A, B, y, theta, w, steps=3):
     return theta, w
 
 
-RATES = {"step_size": GAMMA, "private_step_size": GAMMA_W, "batch_size": None}
 METHODS = {"fedalt": (ct.fedalt(private_steps=2, steps=3, **RATES), alternate),
            "fedsim": (ct.fedsim(steps=3, **RATES), together)}
 

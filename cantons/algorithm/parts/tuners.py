@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import lineax
 import optimistix
 from jax.flatten_util import ravel_pytree
 
@@ -17,8 +16,6 @@ from cantons.ranges import Count, NonNegative, Positive, checked
 from cantons.solve.conjugate_gradients import conjugate_gradients
 
 HALVINGS = 30  # of a Newton step that would raise the loss; after so many it is given up
-# Singular values below a share of the largest count as 0, so that of several solutions the nearest is found.
-PSEUDO_INVERSE = lineax.AutoLinearSolver(well_posed=False)
 
 Solve = Callable[[Key, PyTree, PyTree, Data], PyTree]  # what a tuner does, before anybody asks whether it ended well
 Objective = Callable[[Array], Array]  # a client's loss as a function of its private part, which is one vector
@@ -29,7 +26,6 @@ class Tuner(NamedTuple):
 
     build: Callable[[Loss], Solve]
     quadratic: bool = False  # the loss must be quadratic in the private part
-    may_rise: bool = True  # False: an end that is higher than the beginning has diverged, be it finite or not
 
 
 @checked
@@ -70,21 +66,21 @@ def newton_cg(steps: Count = 5, cg_steps: Count = 10) -> Tuner:
 
     Nocedal and Wright, "Numerical Optimization", Algorithm 7.1. A step is halved until the loss does not rise.
     """
-    def solve(objective: Objective, start: Array) -> Array:
-        def step(_, point):
-            value, gradient = jax.value_and_grad(objective)(point)
-            move = conjugate_gradients(_curve(objective, point), gradient, cg_steps)
+    return Tuner(_on_all_examples(_newton_steps(steps, lambda objective, point, gradient: conjugate_gradients(
+        _curve(objective, point), gradient, cg_steps))))
 
-            def rises(length):
-                return ~(objective(point + length * move) <= value)
 
-            length, _ = jax.lax.while_loop(lambda tried: rises(tried[0]) & (tried[1] < HALVINGS),
-                                           lambda tried: (tried[0] / 2, tried[1] + 1), (jnp.ones_like(value), 0))
-            return jnp.where(rises(length), point, point + length * move)
+@checked
+def newton(steps: Count = 5) -> Tuner:
+    """Newton steps with the whole Hessian, for smooth losses of a small private part.
 
-        return jax.lax.fori_loop(0, steps, step, start)
+    A step is halved until the loss does not rise, and goes against the gradient where Newton's own would climb.
+    """
+    def solve(objective: Objective, point: Array, gradient: Array) -> Array:
+        move = -_least_squares(jax.hessian(objective)(point), gradient)
+        return jnp.where(move @ gradient < 0, move, -gradient)
 
-    return Tuner(_on_all_examples(solve))
+    return Tuner(_on_all_examples(_newton_steps(steps, solve)))
 
 
 @checked
@@ -99,30 +95,13 @@ def lbfgs(steps: Count = 20, tolerance: NonNegative = 0.0) -> Tuner:
 
 
 @checked
-def newton(steps: Count = 10, tolerance: NonNegative = 0.0) -> Tuner:
-    """Newton's method for the root of the gradient, by optimistix: for losses that are convex in the private part.
-
-    Its steps are never shortened, and go to whatever root is there: a tuning that ends higher than it began has
-    diverged. The Hessian is made, so the private part should be small; where it is singular, steps are the shortest.
-    """
-    def solve(objective: Objective, start: Array) -> Array:
-        tolerated = max(tolerance, float(jnp.finfo(start.dtype).eps))
-        method: optimistix.Newton = optimistix.Newton(tolerated, tolerated, linear_solver=PSEUDO_INVERSE)
-        return optimistix.root_find(lambda point, _: jax.grad(objective)(point), method, start, max_steps=steps,
-                                    throw=False).value
-
-    return Tuner(_on_all_examples(solve), may_rise=False)
-
-
-@checked
 def exact() -> Tuner:
     """The best private part, for losses that are quadratic in it; of several, the nearest to where it begins.
 
-    Least squares by lineax. The Hessian is made, so the private part should be small.
+    The Hessian is made, so the private part should be small.
     """
     def solve(objective: Objective, start: Array) -> Array:
-        curvature = lineax.MatrixLinearOperator(jax.hessian(objective)(start))
-        return start - lineax.linear_solve(curvature, jax.grad(objective)(start), PSEUDO_INVERSE, throw=False).value
+        return start - _least_squares(jax.hessian(objective)(start), jax.grad(objective)(start))
 
     return Tuner(_on_all_examples(solve), quadratic=True)
 
@@ -158,3 +137,31 @@ def _on_all_examples(solve: Callable[[Objective, Array], Array]) -> Callable[[Lo
 def _curve(objective: Objective, point: Array) -> Callable[[Array], Array]:
     """The Hessian at a point times a vector."""
     return lambda along: jax.jvp(jax.grad(objective), (point,), (along,))[1]
+
+
+def _newton_steps(steps: int, solve: Callable[[Objective, Array, Array], Array]) -> Callable[[Objective, Array], Array]:
+    """So many steps, each along solve(objective, point, gradient) and halved until the loss does not rise."""
+    def descend(objective: Objective, start: Array) -> Array:
+        def step(_, point):
+            value, gradient = jax.value_and_grad(objective)(point)
+            move = solve(objective, point, gradient)
+
+            def rises(length):
+                return ~(objective(point + length * move) <= value)
+
+            length, _ = jax.lax.while_loop(lambda tried: rises(tried[0]) & (tried[1] < HALVINGS),
+                                           lambda tried: (tried[0] / 2, tried[1] + 1), (jnp.ones_like(value), 0))
+            return jnp.where(rises(length), point, point + length * move)
+
+        return jax.lax.fori_loop(0, steps, step, start)
+
+    return descend
+
+
+def _least_squares(matrix: Array, vector: Array) -> Array:
+    """The shortest of the best solutions: singular values that are rounding errors of the largest count as 0.
+
+    lineax.linear_solve would do the same, but version 0.1 refuses what is inside shard_map, on two devices or more;
+    so does optimistix's Newton, which calls it.
+    """
+    return jnp.linalg.lstsq(matrix, vector)[0]

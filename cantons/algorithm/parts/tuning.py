@@ -2,8 +2,8 @@
 
 All of it is `tune(key, shared, private, data) -> Tuned`: from a private part to begin with to a better one. A tuning
 that diverges falls back to its beginning, and says so. It has diverged if it does not end in numbers. An end that is
-higher than the beginning is none for most tuners: a few noisy batches may well lead there, and finding out would cost
-two more passes over the examples. Newton's method, whose steps seek any stationary point, is asked.
+merely higher than the beginning has not: a few noisy batches may well lead there, and to find out would cost two more
+passes over the examples.
 """
 
 from __future__ import annotations
@@ -50,9 +50,6 @@ def tuner_of(problem: Problem, table: Any) -> tuple[Tune, Needs]:
             return Tuned(private, jnp.zeros((), bool))
         found = solve(key, shared, private, data)
         sound = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(found)]).all()
-        if not chosen.may_rise:
-            before, after = (problem.loss(shared, part, data.full()) for part in (private, found))
-            sound = sound & ~(after > before + 1e-6 * jnp.abs(before))  # where it begins at the best, rounding may rise
         return Tuned(choose(sound, found, private), ~sound)
 
     return tune, Needs(examples=_check_quadratic(problem, name) if chosen.quadratic else lambda train: None)
