@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import numbers
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 RENAMED = {"blended": "synthetic_mixture", "moving": "drifting_targets"}  # what parts were once called -> their names
 
@@ -49,6 +49,16 @@ def shown(value: object) -> str:
     except (ValueError, RecursionError):  # a number of more digits than Python prints, or lists in lists in lists
         return f"a {type(value).__name__} that is too long to show"
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """Some names in a sentence, and how many more there are.
+
+    >>> listed(["a", "b", "c"], most=2)
+    'a, b and 1 more'
+    """
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def check_options(function: Callable, options: Iterable[str], name: str) -> None:

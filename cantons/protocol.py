@@ -382,6 +382,11 @@ def no_request(key: Key, client: PyTree, data: Data) -> PyTree:
     return ()
 
 
+def no_remarks(numbers: Mapping[str, np.ndarray], names: Sequence[str]) -> Sequence[str]:
+    """The default `remarks`: the numbers speak for themselves."""
+    return ()
+
+
 def no_advice(parts: Parts, start: tuple[PyTree, PyTree]) -> Sequence[str]:
     """The default `advice`: there is nothing to be said."""
     return ()
@@ -422,8 +427,12 @@ class Diagnostics(NamedTuple):
     """Numbers of interest at an evaluation; they are written down as "server.NAME" and "clients.NAME"."""
 
     server: Callable[[Server], Mapping[str, Array]] = lambda server: {}
-    client: Callable[[Message, Client], Mapping[str, Array]] = lambda message, client: {}  # of each client
+    # of each client: (message, client, the (shared, private) that `model` gave it to predict with, training examples)
+    client: Callable[[Message, Client, tuple[PyTree, PyTree], Data], Mapping[str, Array]] = (
+        lambda message, client, model, data: {})
     probe: Probe | None = None  # of the cohort that the next round would have; its numbers are the server's
+    # (the clients' last numbers by name, the clients' names) -> what the user should know after a run, in sentences
+    remarks: Callable[[Mapping[str, np.ndarray], Sequence[str]], Sequence[str]] = no_remarks
 
 
 class Algorithm(NamedTuple):

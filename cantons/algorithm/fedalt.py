@@ -15,10 +15,10 @@ import jax.numpy as jnp
 from cantons.aggregate import weighted_mean
 from cantons.algorithm.ffgg import Message, Server, Serving, step_server
 from cantons.algorithm.parts.schedule import StepSize, as_schedule
-from cantons.algorithm.parts.training import Work, fitter, get_optimizer
+from cantons.algorithm.parts.training import Work, fitter, get_optimizer, gradient_norm
 from cantons.algorithm.parts.trees import descend, subtract
 from cantons.options import Flat
-from cantons.protocol import Algorithm, Array, Average, Averages, Problem, PyTree
+from cantons.protocol import Algorithm, Array, Average, Averages, Diagnostics, Problem, PyTree
 from cantons.ranges import Count, Positive
 from cantons.recipe import algorithm
 
@@ -130,4 +130,5 @@ def build(problem: Problem, personal: Personal, serving: Serving, train: Any) ->
 
     return Algorithm(init_server, init_client, broadcast, client_update,
                      Averages(lambda upload: Average(upload.change, upload.weight), weighted_mean().build()),
-                     server_update, model)
+                     server_update, model, diagnostics=Diagnostics(client=lambda message, client, model, data: {
+                         "gradient_norm": gradient_norm(problem.loss, model, data)}))

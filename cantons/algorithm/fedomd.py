@@ -96,7 +96,7 @@ def fedomd(problem: Problem, population: int, *, step_size: StepSize = 0.1,
     built = Algorithm(init_server, init_client, broadcast, client_update, mean_of_uploads(only), server_update, model,
                       receive=receive, idle_upload=lambda shared, client: client.point,
                       needs=Needs(shared=False, stream=True),
-                      diagnostics=Diagnostics(client=lambda shared, client: {
+                      diagnostics=Diagnostics(client=lambda shared, client, model, data: {
                           "drift": norm(subtract(client.point, shared))}),
                       theory=theory_of(map_, set_, step_size, adaptive == "none" and feedback == "gradient"))
     if feedback == "gradient":

@@ -64,9 +64,9 @@ def fedprox(problem: Problem, population: int, *, mu: NonNegative = 0.1,
 
         return jax.lax.cond(client.rest.visits == 0, first_time, lambda: (client.own, client.rest.private))
 
-    def diagnose(message, client):
+    def diagnose(message, client, model, data):
         drift = norm(subtract(client.own, message.shared))
-        return {"drift": drift, **base.diagnostics.client(message, client.rest)}
+        return {"drift": drift, **base.diagnostics.client(message, client.rest, model, data)}
 
     return base._replace(init_client=init_client, client_update=client_update, model=model,
                          diagnostics=Diagnostics(client=diagnose))

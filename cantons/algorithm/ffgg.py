@@ -18,9 +18,9 @@ import optax
 
 from cantons.aggregate import mean
 from cantons.algorithm.parts.schedule import StepSize, as_schedule
-from cantons.algorithm.parts.training import Optimizer, Work, get_optimizer
+from cantons.algorithm.parts.training import Optimizer, Work, get_optimizer, gradient_norm
 from cantons.algorithm.parts.trees import descend, scale, subtract
-from cantons.algorithm.parts.tuning import Tuned, TunerTable, tuner_of
+from cantons.algorithm.parts.tuning import Tuned, TunerTable, name_diverged, tuner_of
 from cantons.options import Flat
 from cantons.protocol import Algorithm, Array, Average, Averages, Data, Diagnostics, Key, Problem, PyTree
 from cantons.ranges import Count, Positive
@@ -30,8 +30,8 @@ from cantons.recipe import algorithm
 class Tuning(NamedTuple):
     """How private parts come about.
 
-    tuner: w ~ argmin_w f(theta, w): "gd", "sgd", "optimizer", "cg" or "exact", or a table with its options. It also
-        tunes clients for evaluations, and new ones.
+    tuner: w ~ argmin_w f(theta, w): "gd", "sgd", "optimizer", "lbfgs", "newton" or "newton_cg"; "cg" or "exact" where
+        the loss is quadratic in w; or a table with its options. It also tunes clients for evaluations, and new ones.
     private_init: what tuning begins with: "random" draws it anew each time, as in the paper; "fixed" takes the one that
         the run began with, as the public code does; "last" is where the client's last round ended, which it keeps.
     """
@@ -165,13 +165,16 @@ def clients_of(problem: Problem, tuning: Tuning, serving: Serving) -> Clients:
     def model(key, message, client, data):
         return message.shared, tune_client(key, message, client, data).private
 
+    def diagnose(message, client, model, data):
+        return {"gradient_norm": gradient_norm(problem.loss, model, data), "diverged_tunings": client.diverged}
+
     def build(client_update: Any, server_update: Any, step_size: Callable[[Server], Any]) -> Algorithm:
         return Algorithm(
             init_server, init_client, lambda key, server, central: Message(
                 server.shared, server.start, step_size(server)),
             client_update, Averages(lambda upload: Average(upload.gradient, jnp.ones(())), mean().build()),
             server_update, model, needs=needs,
-            diagnostics=Diagnostics(client=lambda message, client: {"diverged_tunings": client.diverged}))
+            diagnostics=Diagnostics(client=diagnose, remarks=name_diverged))
 
     return Clients(tune_client, keep, partial(step_server, optimizer), build)
 

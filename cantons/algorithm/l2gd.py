@@ -102,5 +102,5 @@ def l2gd(problem: Problem, population: int, *, penalty: NonNegative = 0.1, commu
         return jax.lax.cond(client.visits == 0, first_time, lambda: (client.own, client.private))
 
     return Algorithm(init_server, init_client, broadcast, client_update, mean_of_uploads(), server_update, model,
-                     diagnostics=Diagnostics(client=lambda message, client: {
+                     diagnostics=Diagnostics(client=lambda message, client, model, data: {
                          "drift": norm(subtract(client.own, message.shared))}))

@@ -112,5 +112,5 @@ def scaffold(problem: Problem, population: int, *, option: Literal["I", "II"] = 
     return Algorithm(init_server, init_client, broadcast, client_update, Sum(lift, finish), server_update, model,
                      needs=Needs(counts_once=True), diagnostics=Diagnostics(
                          server=lambda server: {"control_norm": norm(server.control)},
-                         client=lambda message, client: {
+                         client=lambda message, client, model, data: {
                              "control_drift": norm(subtract(client.own_control, message.control))}))

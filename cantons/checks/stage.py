@@ -100,7 +100,7 @@ def watched(problem: Problem, algorithm: Algorithm, data: Federation) -> Algorit
         client_update=client_update,
         model=lambda key, message, client, data: algorithm.model(key, message, client.state, data),
         diagnostics=diagnostics._replace(
-            client=lambda message, client: diagnostics.client(message, client.state),
+            client=lambda message, client, *rest: diagnostics.client(message, client.state, *rest),
             probe=probe and probe._replace(client=lambda key, server, client, data: probe.client(
                 key, server, client.state, data))),
     )

@@ -89,7 +89,7 @@ def score_client(problem: Problem, algorithm: Algorithm, key: Key, message: Mess
     found = {name: {"personal": mean_scores(problem, *personal, data)} for name, data in sets.items()}
     for name, data in sets.items():
         found[name]["shared"] = found[name]["personal"] if shared is None else mean_scores(problem, *shared, data)
-    return found, dict(algorithm.diagnostics.client(message, client))
+    return found, dict(algorithm.diagnostics.client(message, client, personal, sets["train"]))
 
 
 def mean_scores(problem: Problem, shared: PyTree, private: PyTree, data: Data) -> dict[str, Array]:

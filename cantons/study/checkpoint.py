@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cantons.errors import InputError
+from cantons.errors import InputError, listed
 from cantons.files import CannotWrite, explain, is_part, make_folder, set_aside, writing
 from cantons.protocol import PyTree
 
@@ -163,16 +163,11 @@ def _difference(saved: dict[str, str], wanted: dict[str, str]) -> str:
     """What is wrong with the leaves of a checkpoint, in words; nothing if they are those that are wanted."""
     lacks, has = sorted(wanted.keys() - saved.keys()), sorted(saved.keys() - wanted.keys())
     if lacks or has:
-        words = [f"{verb} {_listed(names)}" for verb, names in (("lacks", lacks), ("has", has)) if names]
+        words = [f"{verb} {listed(names, NAMED)}" for verb, names in (("lacks", lacks), ("has", has)) if names]
         return f"it {' and '.join(words)}"
     other = [f"its {name} is {saved[name]}, and here it is {kind}" for name, kind in wanted.items()
              if saved[name] != kind]
-    return _listed(other)
-
-
-def _listed(names: list[str]) -> str:
-    more = len(names) - NAMED
-    return ", ".join(names[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    return listed(other, NAMED)
 
 
 def _digest(leaves: dict[str, np.ndarray], about: dict[str, Any]) -> str:

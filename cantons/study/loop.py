@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from cantons.errors import InputError
+from cantons.errors import InputError, listed
 from cantons.memory import give_back
 from cantons.protocol import Evaluation, Progress, Session, Snapshot
 from cantons.study.callbacks import Callback
@@ -253,6 +253,8 @@ class Loop:
                         "fingerprints": [log.fingerprint(len(self.runs))._asdict()]})
                 log.folder.summary(summary)
             ended.append(Finished(log.history, log.columns, summary, snapshot))
+            for sentence in log.remarks():
+                self.notice(sentence if len(self.runs) == 1 else f"{log.label}: {sentence}")
         self._tell("finished", ended[0].summary)
         return ended
 
@@ -286,6 +288,12 @@ class _Log:
         """What the algorithm would have the user know before the run begins."""
         parts = self.run.parts
         return parts.algorithm.advice(parts, (self.start.state.server.shared, self.start.start_private))
+
+    def remarks(self) -> Sequence[str]:
+        """What the algorithm would have the user know after the run."""
+        numbers = {name.removeprefix("clients."): np.asarray(values) for name, values in self.columns.items()
+                   if name.startswith("clients.")}
+        return self.run.parts.algorithm.diagnostics.remarks(numbers, self.run.data.clients.names)
 
     def fingerprint(self, together: int) -> Fingerprint:
         """Of this run, here and now."""
@@ -346,10 +354,8 @@ class _Log:
         found = []
         if lost:
             rejected = [self.run.data.clients.names[index] for index in np.flatnonzero(progress.rejected)]
-            names, more = ", ".join(rejected[:5]), len(rejected) - 5
-            others = f" and {more} more" if more > 0 else ""
             found.append(f"up to round {progress.round}: {lost} uploads were NaN or infinite and left out (clients "
-                         f"{names}{others}); a smaller step_size or clip_norm may help.")
+                         f"{listed(rejected)}); a smaller step_size or clip_norm may help.")
         if skipped:
             found.append(f"up to round {progress.round}: {skipped} rounds were skipped, because nothing usable "
                          "arrived.")

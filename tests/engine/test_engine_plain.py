@@ -140,7 +140,7 @@ def test_diagnostics_of_server_and_clients_reach_the_record_and_the_columns(leas
         base = ct.fedavg().build(problem, population)
         return base._replace(diagnostics=Diagnostics(
             server=lambda server: {"round": server.round},
-            client=lambda message, client: {"visits": client.visits.astype(float)}))
+            client=lambda message, client, model, data: {"visits": client.visits.astype(float)}))
 
     for engine in (ct.Local(), ct.Plain(compile=True)):
         result = ct.run(least_squares, numbers, told(), rounds=4, cohort=3, engine=engine)
@@ -170,4 +170,4 @@ def test_the_clipped_fraction_is_that_of_the_gradients_beyond_the_norm(least_squ
 
 def test_needs_and_diagnostics_have_defaults_that_ask_for_nothing():
     assert Algorithm._field_defaults["needs"] == Needs()
-    assert Diagnostics().server(None) == {} and Diagnostics().client(None, None) == {}
+    assert Diagnostics().server(None) == {} and Diagnostics().client(None, None, None, None) == {}

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 
+from cantons.solve.conjugate_gradients import conjugate_gradients
 from cantons.solve.fista import minimise_for_steps
 from cantons.solve.least_squares import Normal, equations, no_equations, solver
 
@@ -109,3 +110,32 @@ def test_the_solver_never_ends_above_its_start():
     for steps in (1, 2, 10):
         ends = jax.jit(jax.vmap(lambda start, steps=steps: minimise_for_steps(wavy, start, steps, radius=4.0)))(starts)
         assert (jax.vmap(wavy)(ends) <= jax.vmap(wavy)(starts)).all()
+
+
+# Conjugate gradients
+
+
+def test_conjugate_gradients_end_at_the_shortest_solution_however_many_steps_they_may_take():
+    random = np.random.default_rng(1)
+    for rank in (1, 4, 8):
+        rows = np.linalg.qr(random.normal(size=(20, rank)))[0] * np.linspace(1, 3, rank) @ np.linalg.qr(
+            random.normal(size=(8, rank)))[0].T
+        curvature, gradient = rows.T @ rows, rows.T @ random.normal(size=20)
+        for steps in (rank, 8, 60):
+            found = conjugate_gradients(lambda along, curvature=curvature: curvature @ along, jnp.asarray(gradient),
+                                        max(steps, rank))
+            np.testing.assert_allclose(found, -np.linalg.pinv(curvature) @ gradient, atol=1e-12)
+        nothing = conjugate_gradients(lambda along, curvature=curvature: curvature @ along, jnp.zeros(8), 5)
+        np.testing.assert_array_equal(nothing, 0.0)
+
+
+def test_conjugate_gradients_stop_at_a_tolerance_and_where_a_matrix_curves_downwards():
+    curvature, gradient = np.diag([1.0, 5.0, 25.0]), jnp.array([1.0, 2.0, 3.0])
+    found = [conjugate_gradients(lambda along: curvature @ along, gradient, *how) for how in ((2, 0), (9, 0.6), (9, 0))]
+    left = [np.linalg.norm(curvature @ move + gradient) / np.linalg.norm(gradient) for move in found]
+    assert 1e-3 < left[0] < 0.6 and left[0] < left[1] <= 0.6 and left[2] < 1e-12
+    for diagonal in ([-1.0, -1.0, -1.0], [0.0, 0.0, 0.0]):
+        found = conjugate_gradients(lambda along, diagonal=diagonal: jnp.array(diagonal) * along, gradient, 7)
+        np.testing.assert_array_equal(found, -gradient)
+    found = conjugate_gradients(lambda along: jnp.array([1.0, 5.0, -0.3]) * along, gradient, 7)
+    assert found @ gradient < 0 and np.isfinite(found).all()

@@ -87,7 +87,7 @@ def averaging(
         return (Upload(subtract(trained.shared, message.shared), weight),
                 Client(trained.private, client.visits + 1, clipped))
 
-    def diagnose(message, client):
+    def diagnose(message, client, model, data):
         return {} if optimizer.clip_norm is None else {"clipped": client.clipped}
 
     def server_update(key, server, mean, central):

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 
 from cantons.algorithm.parts.schedule import StepSize
-from cantons.algorithm.parts.trees import add, norm, zeros
+from cantons.algorithm.parts.trees import add, norm, scale, zeros
 from cantons.errors import unknown
 from cantons.protocol import Array, Batch, Data, Key, PyTree
 from cantons.ranges import Count, Positive
@@ -19,6 +19,7 @@ Loss = Callable[[PyTree, PyTree, Batch], Array]
 OptimizerBuilder = Callable[[Any], optax.GradientTransformation]  # step size -> optimiser
 Optimizer = str | OptimizerBuilder
 
+GRADIENT_BATCH = 128  # examples whose gradient is taken at once, where the gradient of all is wanted
 OPTIMIZERS: dict[str, OptimizerBuilder] = {
     "sgd": optax.sgd,
     "momentum": lambda step_size: optax.sgd(step_size, momentum=0.9),
@@ -161,6 +162,20 @@ def trainer(loss: Loss, work: Work, optimizer: LocalOptimizer = PLAIN_STEPS,
         return Trained(parts[0], parts[1], count, clipped, total)
 
     return train
+
+
+def gradient_norm(loss: Loss, model: tuple[PyTree, PyTree], data: Data) -> Array:
+    """The length of the shared part's gradient on all of a client's examples: ||F_m|| where the private part is tuned.
+
+    Examples are looked at in batches, so that a large model needs no more memory here than elsewhere.
+    """
+    shared, private = model
+
+    def one_batch(total: PyTree, batch: Batch) -> PyTree:
+        return add(total, scale(batch.mask.sum(), jax.grad(loss)(shared, private, batch)))
+
+    total = data.fold(GRADIENT_BATCH, one_batch, zeros(shared))
+    return norm(total) / jnp.maximum(jnp.asarray(data.size, float), 1)
 
 
 def fitter(loss: Loss, work: Work, step_size: Array | float) -> Callable[[Key, PyTree, PyTree, Data, Array], PyTree]:

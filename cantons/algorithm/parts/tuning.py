@@ -1,12 +1,15 @@
-"""Fine-tuners: how a client fits its private part while the shared one stands still, w ~ argmin_w f(theta, w).
+"""Fine-tuning: how a client fits its private part while the shared one stands still, w ~ argmin_w f(theta, w).
 
-All of them are `tune(key, shared, private, data) -> Tuned`: from a private part to begin with to a better one. A tuning
-that does not end in numbers falls back to its beginning, and says so.
+All of it is `tune(key, shared, private, data) -> Tuned`: from a private part to begin with to a better one. A tuning
+that diverges falls back to its beginning, and says so. It has diverged if it does not end in numbers. An end that is
+merely higher than the beginning has not: a few noisy batches may well lead there, and to find out would cost two more
+passes over the examples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -14,13 +17,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from cantons.algorithm.parts.training import LocalOptimizer, Loss, Optimizer, Work, trainer
+from cantons.algorithm.parts.training import Loss
 from cantons.algorithm.parts.trees import choose
-from cantons.errors import InputError
+from cantons.algorithm.parts.tuners import TUNERS, Tuner
+from cantons.errors import InputError, listed
 from cantons.protocol import Array, Data, Examples, Key, Needs, Problem, PyTree
-from cantons.ranges import Count, Named, NonNegative, Positive, checked
+from cantons.ranges import Named
 
-QUADRATIC = 1e-3  # how far the third difference of a loss may be from 0, relative to the first, to count as quadratic
+QUADRATIC = 1e-4  # how much the curvature may change from place to place, relative to itself, to count as constant
+FAR = (1.0, 1e2, 1e4)  # how far away the curvature is looked at
+ASKED = 4  # clients
 
 
 class Tuned(NamedTuple):
@@ -29,78 +35,6 @@ class Tuned(NamedTuple):
 
 
 Tune = Callable[[Key, PyTree, PyTree, Data], Tuned]
-Solve = Callable[[Key, PyTree, PyTree, Data], PyTree]  # what a tuner does, before anybody asks whether it ended well
-
-
-class Tuner(NamedTuple):
-    """A way to tune, for any loss, and what it takes for granted."""
-
-    build: Callable[[Loss], Solve]
-    quadratic: bool = False  # the loss must be quadratic in the private part
-
-
-@checked
-def gd(steps: Count = 10, step_size: Positive = 0.1) -> Tuner:
-    """Gradient descent on all examples: Algorithm 2 of the FFGG paper."""
-    return _by_steps(Work(epochs=steps, batch_size=None), "sgd", step_size)
-
-
-@checked
-def sgd(epochs: Count = 1, batch_size: Count = 32, step_size: Positive = 0.1) -> Tuner:
-    """Passes over a client's examples in batches."""
-    return _by_steps(Work(epochs=epochs, batch_size=batch_size), "sgd", step_size)
-
-
-@checked
-def optimizer(optimizer: Optimizer = "adam", steps: Count = 10, batch_size: Count | None = 32,
-              step_size: Positive = 0.01) -> Tuner:
-    """So many steps of any optimiser, on batches drawn at random or, with none, on all examples."""
-    return _by_steps(Work(steps=steps, batch_size=batch_size), optimizer, step_size)
-
-
-@checked
-def cg(steps: Count = 10, tolerance: NonNegative = 0.0) -> Tuner:
-    """Conjugate gradients, for losses that are quadratic in the private part.
-
-    With as many steps as the private part has numbers, and a tolerance of 0, the solution is exact.
-    """
-    def build(loss: Loss) -> Solve:
-        def solve(key, shared, private, data):
-            batch = data.full()
-            gradient = jax.grad(lambda part: loss(shared, part, batch))
-
-            def curve(along: PyTree) -> PyTree:
-                return jax.jvp(gradient, (private,), (along,))[1]
-
-            against = jax.tree.map(jnp.negative, gradient(private))
-            move, _ = jax.scipy.sparse.linalg.cg(curve, against, tol=tolerance, maxiter=steps)
-            return jax.tree.map(jnp.add, private, move)
-
-        return solve
-
-    return Tuner(build, quadratic=True)
-
-
-@checked
-def exact() -> Tuner:
-    """The best private part, for losses that are quadratic in it; of several, the nearest to where it begins."""
-    def build(loss: Loss) -> Solve:
-        def solve(key, shared, private, data):
-            batch = data.full()
-            start, restore = ravel_pytree(private)
-
-            def of_vector(vector: Array) -> Array:
-                return loss(shared, restore(vector), batch)
-
-            move, *_ = jnp.linalg.lstsq(jax.hessian(of_vector)(start), -jax.grad(of_vector)(start))
-            return restore(start + move)
-
-        return solve
-
-    return Tuner(build, quadratic=True)
-
-
-TUNERS: dict[str, Callable[..., Tuner]] = {"cg": cg, "exact": exact, "gd": gd, "optimizer": optimizer, "sgd": sgd}
 TunerTable = Annotated[str, Named("tuner", TUNERS)] | Annotated[dict, Named("tuner", TUNERS)]
 
 
@@ -108,7 +42,7 @@ def tuner_of(problem: Problem, table: Any) -> tuple[Tune, Needs]:
     """The tuner that a name or a table describes, for the loss of a problem, and what it needs."""
     options = {"name": table} if isinstance(table, str) else dict(table)
     name = options.pop("name")
-    chosen = TUNERS[name](**options)
+    chosen: Tuner = TUNERS[name](**options)
     solve = chosen.build(problem.loss)
 
     def tune(key: Key, shared: PyTree, private: PyTree, data: Data) -> Tuned:
@@ -121,31 +55,51 @@ def tuner_of(problem: Problem, table: Any) -> tuple[Tune, Needs]:
     return tune, Needs(examples=_check_quadratic(problem, name) if chosen.quadratic else lambda train: None)
 
 
-def _by_steps(work: Work, how: Optimizer, step_size: float) -> Tuner:
-    def build(loss: Loss) -> Solve:
-        def solve(key, shared, private, data):
-            train = trainer(lambda part, nothing, batch: loss(shared, part, batch), work, LocalOptimizer(how))
-            return train(key, private, (), data, step_size).shared
-
-        return solve
-
-    return Tuner(build)
+def name_diverged(numbers: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
+    """After a run: which clients' tunings fell back to their beginnings, and how often."""
+    times = np.asarray(numbers.get("diverged_tunings", ()))
+    if not times.any():
+        return []
+    those = [f"{names[index]} {times[index]:g} times" for index in np.argsort(-times, kind="stable") if times[index]]
+    return [f"{times.sum():g} tunings of private parts diverged and fell back to their beginnings, of {len(those)} "
+            f"clients: {listed(those)}; a smaller step size of the tuner may help."]
 
 
 def _check_quadratic(problem: Problem, name: str) -> Callable[[Examples], None]:
-    """Refuse a loss whose third difference along some line in the private part is not 0."""
+    """Refuse a loss whose second derivative in the private part is not the same everywhere, for some clients."""
 
     def check(train: Examples) -> None:
         shared, private = problem.init(jax.random.key(0))
         if not jax.tree.leaves(private):
             return
-        batch = train.client(0).full()
-        start, restore = ravel_pytree(private)
-        along = jnp.asarray(np.random.default_rng(0).normal(size=start.shape), start.dtype)
-        values = jnp.stack([problem.loss(shared, restore(start + t * along), batch) for t in range(4)])
-        third = values[3] - 3 * values[2] + 3 * values[1] - values[0]
-        if not abs(third) <= QUADRATIC * abs(values).max():
+        ids = np.unique(np.linspace(0, train.population - 1, min(train.population, ASKED)).astype(np.int32))
+        if not _bends(problem.loss, train, ids, shared, private) <= QUADRATIC:
             raise InputError(f"the tuner {name} is for losses that are quadratic in the private part, and this one is "
-                             "not; use gd, sgd or optimizer.")
+                             "not; use newton_cg, which takes such steps on any smooth loss, or lbfgs, gd, sgd or "
+                             "optimizer.")
 
     return check
+
+
+@partial(jax.jit, static_argnums=0)
+def _bends(loss: Loss, train: Any, ids: Array, shared: PyTree, private: PyTree) -> Array:
+    """How much the Hessian in the private part, times a random vector, changes from place to place.
+
+    Unlike differences of the loss itself, it does not see what is constant or linear, however large; and terms of
+    higher order, however small, show far away.
+    """
+    start, restore = ravel_pytree(private)
+
+    def of_client(index: Array) -> Array:
+        batch = train.client(index).full()
+        gradient = jax.grad(lambda vector: loss(shared, restore(vector), batch))
+        one, other = jax.random.normal(jax.random.key(0), (2, *start.shape), start.dtype)
+
+        def curved(point: Array) -> Array:
+            return jax.jvp(gradient, (point,), (one,))[1]
+
+        here = curved(start)
+        change = jnp.stack([jnp.linalg.norm(curved(start + far * other) - here) for far in FAR]).max()
+        return jnp.where(change == 0, 0.0, change / jnp.linalg.norm(here))
+
+    return jax.lax.map(of_client, ids).max()

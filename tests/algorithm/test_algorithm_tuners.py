@@ -1,0 +1,174 @@
+"""Tuners by themselves: each lowers a loss, ends in a known place, or says that it may not be asked."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import cantons as ct
+from cantons.algorithm.parts.tuners import TUNERS
+from cantons.algorithm.parts.tuning import name_diverged, tuner_of
+
+pytestmark = pytest.mark.usefixtures("float64")
+KEY = jax.random.key(0)
+QUADRATIC = ("cg", "exact")
+SECOND_ORDER = ("lbfgs", "newton", "newton_cg")
+LONG = {"lbfgs": {"steps": 60}, "newton": {"steps": 10}, "newton_cg": {"steps": 20}}
+
+
+def tuned(problem, tuner, start, data, shared=()):
+    """All tuners as runs use them: for several clients at once, each with rows of padding."""
+    tune, _ = tuner_of(problem, tuner)
+    return jax.device_get(jax.vmap(lambda index: tune(KEY, shared, start, data.train.client(index)))(jnp.arange(3)))
+
+
+class Loss(NamedTuple):
+    """A problem that is nothing but a loss of the private part."""
+
+    loss: Any
+    shared: Any = ()
+
+    def init(self, key):
+        return self.shared, {"a": jnp.ones(2), "b": jnp.full(3, 0.5)}
+
+
+def flat(tree):
+    leaves = jax.tree.leaves(tree)
+    return np.concatenate([np.reshape(leaf, (leaf.shape[0], -1)) for leaf in leaves], axis=1)
+
+
+@pytest.fixture(scope="module")
+def singular():
+    """Clients with fewer rows than the private part has numbers, of which two are always the same."""
+    random = np.random.default_rng(4)
+    rows = {f"c{number}": random.normal(size=(size, 5)) for number, size in enumerate((2, 3, 9))}
+    return ct.from_clients({name: (np.c_[x[:, :4], x[:, 3]], x[:, 4] - 3) for name, x in rows.items()}, test=0)
+
+
+def linear(data):
+    return ct.regression(data, ct.linear(bias=False), split="*")
+
+
+@pytest.mark.parametrize("tuner", ["exact", {"name": "cg", "steps": 40}, "newton"])
+def test_of_several_best_points_the_nearest_to_the_start_is_found(singular, own_rows, tuner):
+    """Also with far more steps of conjugate gradients than there are directions to go."""
+    start = np.arange(5.0)
+    found = tuned(linear(singular), tuner, {"layer0": {"weight": jnp.asarray(start)[:, None]}}, singular,
+                  {"layer0": {"weight": None}})
+    for (x, y), one in zip(own_rows(singular), flat(found.private), strict=True):
+        np.testing.assert_allclose(one, start + np.linalg.pinv(x) @ (y - x @ start), atol=1e-9)
+    assert not found.diverged.any()
+
+
+@pytest.mark.parametrize("name", sorted(TUNERS))
+def test_every_tuner_lowers_the_loss(numbers, name):
+    problem = linear(numbers)
+    nothing, start = {"layer0": {"weight": None}}, {"layer0": {"weight": jnp.ones((3, 1))}}
+    found = tuned(problem, name, start, numbers, nothing)
+    for index in range(3):
+        batch = numbers.train.client(index).full()
+        own = jax.tree.map(lambda leaf, index=index: leaf[index], found.private)
+        assert problem.loss(nothing, own, batch) < problem.loss(nothing, start, batch)
+
+
+@pytest.mark.parametrize("name", SECOND_ORDER)
+def test_on_a_convex_loss_that_is_not_quadratic_they_end_where_its_gradient_is_zero(labels, name):
+    """Logistic regression with a penalty, everything private: the start is near enough for Newton's own steps."""
+    problem = ct.logistic(labels, l2=0.1, split="*")
+    shared, start = problem.init(KEY)
+    found = tuned(problem, {"name": name, **LONG[name]}, start, labels, shared)
+    for index in range(3):
+        own = jax.tree.map(lambda leaf, index=index: leaf[index], found.private)
+        gradient = jax.grad(problem.loss, 1)(shared, own, labels.train.client(index).full())
+        assert max(abs(leaf).max() for leaf in jax.tree.leaves(gradient)) < 1e-7
+
+
+def bent(private, far):
+    """Rosenbrock's valley, whose Hessian is not always positive, and some more numbers; the minimum is 0."""
+    (x, y), rest = private["a"] - far, private["b"]
+    return (1 - x) ** 2 + 10 * (y - x**2) ** 2 + ((rest - 2) ** 4).sum()
+
+
+@pytest.mark.parametrize("name", SECOND_ORDER)
+def test_where_a_loss_is_not_convex_it_never_rises(numbers, name):
+    problem, starts = Loss(lambda shared, private, batch: bent(private, shared)), jnp.array([0.0, 2.5])
+    start, data = problem.init(KEY)[1], numbers.train.client(0)
+    losses = [jax.vmap(lambda far: bent(start, far))(starts)]
+    for steps in (2, 60):
+        tune, _ = tuner_of(problem, {"name": name, "steps": steps})
+        found = jax.vmap(lambda far, tune=tune: tune(KEY, far, start, data))(starts)
+        losses.append(jax.vmap(bent)(found.private, starts))
+        assert not found.diverged.any()
+    assert (np.diff(losses, axis=0) <= 0).all() and (losses[-1] < 1e-3).all()
+
+
+def test_solvers_work_on_two_devices(numbers):
+    """Inside shard_map, as engines call it; some solvers of others refuse to work there."""
+    problem, devices = linear(numbers), jax.sharding.Mesh(jax.devices(), ("clients",))
+    nothing, start = {"layer0": {"weight": None}}, {"layer0": {"weight": jnp.ones((3, 1))}}
+    tunes = [tuner_of(problem, name)[0] for name in (*QUADRATIC, *SECOND_ORDER)]
+
+    def all_tuned(ids):
+        return [jax.lax.map(lambda index, tune=tune: tune(KEY, nothing, start, numbers.train.client(index)), ids)
+                for tune in tunes]
+
+    clients = jax.sharding.PartitionSpec("clients")
+    apart = jax.shard_map(all_tuned, mesh=devices, in_specs=clients, out_specs=clients, check_vma=False)
+    one, two = (jax.jit(work)(jnp.arange(4)) for work in (all_tuned, apart))
+    jax.tree.map(lambda left, right: np.testing.assert_allclose(left, right, atol=1e-10), one, two)
+
+
+@pytest.mark.parametrize("name", QUADRATIC)
+def test_what_is_for_quadratic_losses_refuses_others(labels, name):
+    problem = ct.classification(labels, ct.mlp(hidden=[3]), split="output")
+    with pytest.raises(ct.InputError, match=f"the tuner {name} is for losses that are quadratic in the private part, "
+                                            "and this one is not; use newton_cg"):
+        ct.run(problem, labels, ct.ffgg(tuner=name), rounds=1)
+
+
+def outputs(numbers, private):
+    return numbers["rows"] @ jnp.concatenate([private["a"], private["b"]])
+
+
+def quadratic(numbers, private, batch):
+    return numbers["scale"] * ((outputs(numbers, private) - 1e5) ** 2).mean() + numbers["constant"]
+
+
+def nearly(power):
+    return lambda numbers, private, batch: quadratic(numbers, private, batch) + numbers["scale"] * numbers["small"] * (
+        outputs(numbers, private) ** power).mean()
+
+
+def logistic(numbers, private, batch):
+    return jnp.log1p(jnp.exp(outputs(numbers, private))).mean() + numbers["constant"]
+
+
+def test_quadratic_is_told_from_nearly_quadratic_whatever_is_added_in_any_precision(numbers):
+    """Random losses: huge constants and small terms of higher order must not be mistaken for each other."""
+    random, others = np.random.default_rng(0), (nearly(3), nearly(4), logistic)
+
+    def refused(loss, shared=()):
+        try:
+            tuner_of(Loss(loss, shared), "cg")[1].examples(numbers.train)
+        except ct.InputError:
+            return True
+        return False
+
+    for wide in (True, False):
+        with jax.enable_x64(wide):
+            for _ in range(8):
+                shared = {"rows": random.normal(size=(8, 5)), "scale": 10.0 ** random.integers(-4, 5),
+                          "constant": 10.0 ** random.integers(0, 9), "small": 10.0 ** random.integers(-6, 0)}
+                shared = {name: jnp.asarray(value, float) for name, value in shared.items()}
+                assert not refused(quadratic, shared)
+                assert all(refused(loss, shared) for loss in others)
+    assert not refused(lambda shared, private, batch: private["a"].sum())  # linear: its curvature is 0 everywhere
+
+
+def test_who_fell_back_is_named_most_often_first():
+    names = [f"c{number}" for number in range(9)]
+    (said,) = name_diverged({"diverged_tunings": np.array([0, 1, 0, 7, 0, 0, 0, 0, 1])}, names)
+    assert said.startswith("9 tunings") and "of 3 clients: c3 7 times, c1 1 times, c8 1 times;" in said
+    assert name_diverged({"diverged_tunings": np.zeros(9)}, names) == name_diverged({}, names) == []
