@@ -93,10 +93,13 @@ class Keys:
 
 
 class Named:
-    """One of several builders: its name, or a table with its name and options."""
+    """One of several builders: its name, or a table with its name and options.
 
-    def __init__(self, kind: str, known: Mapping[str, Callable[..., Any]]):
-        self.kind, self.known = kind, known
+    Where real numbers `may_vary`, builders take them as arrays too, which are not known while a program is compiled.
+    """
+
+    def __init__(self, kind: str, known: Mapping[str, Callable[..., Any]], may_vary: bool = False):
+        self.kind, self.known, self.may_vary = kind, known, may_vary
 
 
 Finite = Annotated[float, Range()]
@@ -174,6 +177,13 @@ def as_declared(hint: Any, value: Any) -> Any:
 
 def takes_reals(hint: Any) -> bool:
     return any(_bare(choice) is float for choice in alternatives(hint))
+
+
+def varying_builder(hint: Any, table: Mapping[str, Any]) -> Callable[..., Any] | None:
+    """The builder that a table names, if its real numbers may vary inside one program."""
+    named = next((found for choice in alternatives(hint) if (found := note(choice, Named)) is not None
+                  and found.may_vary), None)
+    return None if named is None else named.known.get(table.get("name", ""))
 
 
 def takes_integers(hint: Any) -> bool:

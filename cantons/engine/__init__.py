@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from cantons.engine.batched import Batched, real_options
+from cantons.engine.batched import Batched
 from cantons.engine.devices import floats
 from cantons.engine.evaluate import is_shared_model
 from cantons.engine.init import keeps_private, seed_keys, starting_point
@@ -11,6 +11,7 @@ from cantons.engine.models import personal_models
 from cantons.engine.plain import Plain
 from cantons.engine.round import Arrays
 from cantons.engine.stepper import blank_snapshot, message_held, shapes_that_travel
+from cantons.engine.varying import real_options
 from cantons.protocol import Engine
 
 # The engines a study can name.

@@ -19,11 +19,12 @@ from jax.sharding import Mesh
 
 from cantons.engine.devices import AXIS, divided, floats, mesh_of, replicated
 from cantons.engine.evaluate import for_all, scorer, sides_of
-from cantons.engine.init import initial_clients, seed_keys
+from cantons.engine.init import initial_clients, seed_keys, starting_point
 from cantons.engine.inspect import inspect, set_scores, sets_of
 from cantons.engine.mapping import Fanout, filled, map_sharded, with_filled
 from cantons.engine.round import Arrays, travelling
 from cantons.engine.stepper import begin_run, progress_of, stepper_of
+from cantons.engine.varying import varying_options, with_reals
 from cantons.errors import InputError
 from cantons.protocol import (
     Algorithm,
@@ -35,13 +36,12 @@ from cantons.protocol import (
     Message,
     Parts,
     PyTree,
-    Recipe,
     Snapshot,
     Start,
     State,
     Upload,
 )
-from cantons.ranges import Count, Positive, check_fields, takes_reals
+from cantons.ranges import Count, Positive, check_fields
 
 Options = dict[str, Array]  # numbers of an algorithm that differ between variants
 CACHE = 1 << 16  # numbers in the clients' models that a core works on at a time
@@ -96,6 +96,7 @@ class Variant(NamedTuple):
     clock: PyTree
     sets: PyTree
     scored: Mapping[str, Array]  # who is scored, where not all are
+    start: Start | None = None  # where it was told to begin
 
 
 class BatchedSession:
@@ -126,23 +127,26 @@ class BatchedSession:
         self._block: Any = None
         self._scorers: dict[str, Any] = {}
 
-    def begin(self, initial: Start | tuple[PyTree, PyTree] | None = None) -> State:
+    def begin(self, initial: Start | tuple[PyTree, PyTree] | list[Start] | None = None) -> State:
+        """As sessions do; a list has a place to begin with for each run."""
+        privates = None
         if initial is not None:
-            raise InputError("runs that are one program begin where their problem does; run them one by one to begin "
-                             "elsewhere.")
+            starts: list[Any] = initial if isinstance(initial, list) else [initial] * len(self.runs)
+            given = [starting_point(self.problem, self.own.start_key[0], start) for start in starts]
+            privates = divided(self.mesh, self._for_each([start.privates for start in given]))
+            self.own = self.own._replace(start=divided(self.mesh, self._for_each(
+                [start._replace(privates=None) for start in given])))
 
-        def start(common, variant: Variant) -> State:
+        def start(common, variant: Variant, privates: PyTree) -> State:
             algorithm, arrays = self._algorithm(variant), self._arrays(common, variant)
-            parts = self.problem.init(variant.start_key)
+            parts = self._start(variant)._replace(privates=privates)
             return begin_run(self.problem, algorithm, self.clock, arrays, variant.start_key, parts, self.population,
                              copies=self.outer.padded(len(self.runs)))
 
-        return divided(self.mesh, jax.jit(jax.vmap(start, in_axes=(None, 0)))(self.common, self.own))
+        return divided(self.mesh, jax.jit(jax.vmap(start, in_axes=(None, 0, 0)))(self.common, self.own, privates))
 
     def restore(self, snapshots: Sequence[Snapshot]) -> State:
-        order = np.minimum(np.arange(self.outer.padded(len(self.runs))), len(self.runs) - 1)
-        return divided(self.mesh, jax.tree.map(
-            lambda *leaves: np.stack([leaves[place] for place in order]), *(one.state for one in snapshots)))
+        return divided(self.mesh, self._for_each([one.state for one in snapshots]))
 
     def prepare(self, states: State) -> None:
         if self._block is None:
@@ -214,7 +218,7 @@ class BatchedSession:
             (sides, *_), arrays = self._given(common, variant), self._arrays(common, variant)
             sets = sides[side]
             ids = self.population + np.arange(sets["train"].population)
-            algorithm, parts = self._algorithm(variant), self.problem.init(variant.start_key)
+            algorithm, parts = self._algorithm(variant), self._start(variant)
             clients = (state.clients if side == "clients"
                        else initial_clients(algorithm, variant.start_key, parts, ids))
             client = jax.tree.map(lambda leaf: leaf[0], clients)
@@ -233,21 +237,29 @@ class BatchedSession:
 
     @cached_property
     def _start_private(self) -> PyTree:
-        return jax.device_get(jax.jit(jax.vmap(lambda key: self.problem.init(key)[1]))(self.own.start_key))
+        return jax.device_get(jax.jit(jax.vmap(lambda own: self._start(own).private))(self.own))
 
     @cached_property
     def _inspect(self) -> Any:
         def inspect_all(common, variants, states):
             def each(common, slot):
                 variant, state = slot
-                start = self.problem.init(variant.start_key)[1]
-                return (), inspect(self.problem, self._algorithm(variant), self.clock, self.inner,
-                                   self._arrays(common, variant), self._given(common, variant)[3], start, state)
+                return (), inspect(self.problem, self._algorithm(variant), self.clock, self.inner, self._arrays(
+                    common, variant), self._given(common, variant)[3], self._start(variant).private, state)
 
             one_by_one = Fanout(self.outer.mesh, self.outer.group if self._accelerated else 1)
             return map_sharded(one_by_one, each, common, (variants, states))
 
         return jax.jit(inspect_all)
+
+    def _start(self, variant: Variant) -> Start:
+        """Where a variant begins: where it was told to, or where its problem does."""
+        return Start(*self.problem.init(variant.start_key)) if variant.start is None else variant.start
+
+    def _for_each(self, trees: Sequence[PyTree]) -> PyTree:
+        """What each run has, in one array with a row for each place."""
+        order = np.minimum(np.arange(self.outer.padded(len(self.runs))), len(self.runs) - 1)
+        return jax.tree.map(lambda *leaves: np.stack([leaves[place] for place in order]), *trees)
 
     def _algorithm(self, variant: Variant) -> Algorithm:
         """The algorithm with this variant's own numbers, and the rule that was chosen for all."""
@@ -255,7 +267,8 @@ class BatchedSession:
         if not variant.options:
             return first.algorithm
         assert first.recipe.again is not None
-        built = first.recipe.again(**{**first.recipe.options, **variant.options}).build(self.problem, self.population)
+        built = first.recipe.again(**with_reals(first.recipe.options, variant.options)).build(
+            self.problem, self.population)
         if isinstance(built.aggregate, Averages) and isinstance(first.algorithm.aggregate, Averages):
             built = built._replace(aggregate=built.aggregate._replace(rule=first.algorithm.aggregate.rule))
         return built
@@ -291,28 +304,6 @@ class BatchedSession:
         if options.mode == "auto":
             return self.clock.slots if self._accelerated or self.stepper.short else 1
         return self.clock.slots if options.mode == "vmap" else 1
-
-
-def varying_options(runs: Sequence[Parts]) -> dict[str, np.ndarray]:
-    """The real numbers given to an algorithm in which the runs differ; None of them is known while compiling."""
-    first = runs[0].recipe
-    for run in runs[1:]:
-        others = real_options(run.recipe)
-        if run.recipe.name != first.name or any(
-                run.recipe.options[name] is not value and run.recipe.options[name] != value
-                for name, value in first.options.items() if name not in others):
-            raise InputError("runs that are one program have the same algorithm and differ in its real numbers alone.")
-    values = {name: np.array([run.recipe.options[name] for run in runs]) for name in real_options(first)}
-    return {name: numbers for name, numbers in values.items() if len(set(numbers.tolist())) > 1}
-
-
-def real_options(recipe: Recipe) -> list[str]:
-    """The options that may vary inside one program: those given as a plain real number and declared as one."""
-    if recipe.again is None:
-        return []
-    declared: Mapping[str, Any] = recipe.again.__signature__.parameters  # type: ignore[attr-defined]
-    return [name for name, value in recipe.options.items()
-            if isinstance(value, float) and takes_reals(declared[name].annotation)]
 
 
 def _one(tree: PyTree, index: int) -> PyTree:

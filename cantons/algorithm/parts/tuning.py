@@ -35,7 +35,7 @@ class Tuned(NamedTuple):
 
 
 Tune = Callable[[Key, PyTree, PyTree, Data], Tuned]
-TunerTable = Annotated[str, Named("tuner", TUNERS)] | Annotated[dict, Named("tuner", TUNERS)]
+TunerTable = Annotated[str, Named("tuner", TUNERS)] | Annotated[dict, Named("tuner", TUNERS, may_vary=True)]
 
 
 def tuner_of(problem: Problem, table: Any) -> tuple[Tune, Needs]:
