@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.algorithm import fedsim as fedsim
     from cantons.algorithm import fedyogi as fedyogi
     from cantons.algorithm import ffgg as ffgg
+    from cantons.algorithm import ffgg_step_sizes as ffgg_step_sizes
     from cantons.algorithm import fictitious_play as fictitious_play
     from cantons.algorithm import independent as independent
     from cantons.algorithm import l2gd as l2gd
@@ -119,8 +120,8 @@ _HOMES = {
     "cantons.aggregate": "mean median weighted_mean",
     "cantons.algorithm":
         "central example_transfer fedadam fedalt fedavg fedavg_finetune fedavgm fedomd fedopt fedprox fedres_avg "
-        "fedres_bandit fedres_erm fedres_naive fedres_online_sgd fedres_sgd fedsgd fedsim fedyogi ffgg fictitious_play "
-        "independent l2gd local_ffgg one_way_transfer online_central online_independent only_central "
+        "fedres_bandit fedres_erm fedres_naive fedres_online_sgd fedres_sgd fedsgd fedsim fedyogi ffgg ffgg_step_sizes "
+        "fictitious_play independent l2gd local_ffgg one_way_transfer online_central online_independent only_central "
         "parallel_training scaffold sequential two_way_transfer",
     "cantons.local_models": "LocalModel",
     "cantons.checks": "check",

@@ -16,6 +16,7 @@ from cantons.algorithm.l2gd import l2gd
 from cantons.algorithm.mixed import one_way_transfer, parallel_training, two_way_transfer
 from cantons.algorithm.mixed_references import example_transfer, only_central, sequential
 from cantons.algorithm.online_baselines import online_central, online_independent
+from cantons.algorithm.parts.theorem_steps import ffgg_step_sizes
 from cantons.algorithm.scaffold import scaffold
 
 # An algorithm is known by its name as soon as it stands in one of the two: it learns in rounds, or from a stream.
@@ -27,4 +28,4 @@ ONLINE = {build.__name__: build for build in (
     fedomd, fedres_bandit, fedres_erm, fedres_online_sgd, fictitious_play, online_central, online_independent)}
 ALGORITHMS = dict(sorted((ROUNDS | ONLINE).items()))
 
-__all__ = ["ALGORITHMS", "ONLINE", "ROUNDS", *ALGORITHMS]
+__all__ = ["ALGORITHMS", "ONLINE", "ROUNDS", "ffgg_step_sizes", *ALGORITHMS]

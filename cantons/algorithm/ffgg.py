@@ -3,7 +3,8 @@
 Mishchenko et al., "Partially Personalized Federated Learning: Breaking the Curse of Data Heterogeneity", Algorithms 1,
 2 and 4. The paper's theta is `shared`, w_m `private`, gamma_theta `step_size` and Delta_m `gradient`. Clients keep
 nothing between rounds unless they are told to. The paper's losses are sums over rows and ours are means, so its step
-sizes are to be multiplied by a client's number of rows. Clients count alike.
+sizes are to be multiplied by a client's number of rows; `ffgg_step_sizes` gives those of its theorems. Clients count
+alike.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import optax
 
 from cantons.aggregate import mean
 from cantons.algorithm.parts.schedule import StepSize, as_schedule
+from cantons.algorithm.parts.theorem_steps import ffgg_advice
 from cantons.algorithm.parts.training import Optimizer, Work, get_optimizer, gradient_norm
 from cantons.algorithm.parts.trees import descend, scale, subtract
-from cantons.algorithm.parts.tuning import Tuned, TunerTable, name_diverged, tuner_of
+from cantons.algorithm.parts.tuning import Tuned, TunerTable, descent_step, name_diverged, tuner_of
 from cantons.options import Flat
 from cantons.protocol import Algorithm, Array, Average, Averages, Data, Diagnostics, Key, Problem, PyTree
 from cantons.ranges import Count, Positive
@@ -97,7 +99,9 @@ def ffgg(problem: Problem, population: int, *, step_size: StepSize = 0.1, delta_
         return clients.step(server, scale(schedule(server.round), average.value))
 
     clients = clients_of(problem, tuning, serving)
-    return clients.build(client_update, server_update, lambda server: ())
+    plain = serving.server_optimizer == "sgd" and delta_batch_size is None
+    return clients.build(client_update, server_update, lambda server: ())._replace(advice=ffgg_advice(
+        step_size if plain else None, serving.server_step_size, descent_step(tuning.tuner)))
 
 
 @algorithm
@@ -130,7 +134,8 @@ def local_ffgg(problem: Problem, population: int, *, step_size: StepSize = 0.1, 
         return clients.step(server, average.value)
 
     clients = clients_of(problem, tuning, serving)
-    return clients.build(client_update, server_update, lambda server: schedule(server.round))
+    return clients.build(client_update, server_update, lambda server: schedule(server.round))._replace(
+        advice=ffgg_advice(None, 1.0, descent_step(tuning.tuner)))
 
 
 class Clients(NamedTuple):
