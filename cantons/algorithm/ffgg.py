@@ -21,7 +21,7 @@ from cantons.aggregate import mean
 from cantons.algorithm.parts.schedule import StepSize, as_schedule
 from cantons.algorithm.parts.theorem_steps import ffgg_advice
 from cantons.algorithm.parts.training import Optimizer, Work, get_optimizer, gradient_norm
-from cantons.algorithm.parts.trees import descend, scale, subtract
+from cantons.algorithm.parts.trees import clip, descend, scale, subtract
 from cantons.algorithm.parts.tuning import Tuned, TunerTable, descent_step, name_diverged, tuner_of
 from cantons.options import Flat
 from cantons.protocol import Algorithm, Array, Average, Averages, Data, Diagnostics, Key, Problem, PyTree
@@ -106,8 +106,8 @@ def ffgg(problem: Problem, population: int, *, step_size: StepSize = 0.1, delta_
 
 @algorithm
 def local_ffgg(problem: Problem, population: int, *, step_size: StepSize = 0.1, private_step_size: Positive = 0.1,
-               steps: Count = 1, batch_size: Count | None = None, tuning: Flat[Tuning],
-               serving: Flat[Serving]) -> Algorithm:
+               steps: Count = 1, batch_size: Count | None = None, clip_norm: Positive | None = None,
+               tuning: Flat[Tuning], serving: Flat[Serving]) -> Algorithm:
     """Tune the private part, then take some steps with both parts; the shared parts are averaged.
 
     Algorithm 4 (Local FFGG). In each step the private part moves first, and the shared one moves where that leads.
@@ -116,6 +116,7 @@ def local_ffgg(problem: Problem, population: int, *, step_size: StepSize = 0.1, 
     private_step_size: gamma_w, of the steps after tuning.
     steps: K.
     batch_size: examples in a step, the same for both parts; with none, all of the client's.
+    clip_norm: no gradient of these steps is longer than this.
     """
     schedule, work = as_schedule(step_size), Work(steps=steps, batch_size=batch_size)
 
@@ -124,8 +125,10 @@ def local_ffgg(problem: Problem, population: int, *, step_size: StepSize = 0.1, 
 
         def step(parts, batch):
             shared, private = parts
-            private = descend(private, private_step_size, jax.grad(problem.loss, 1)(shared, private, batch))
-            return descend(shared, message.step_size, jax.grad(problem.loss)(shared, private, batch)), private
+            gradient = clip(jax.grad(problem.loss, 1)(shared, private, batch), clip_norm)
+            private = descend(private, private_step_size, gradient)
+            gradient = clip(jax.grad(problem.loss)(shared, private, batch), clip_norm)
+            return descend(shared, message.step_size, gradient), private
 
         shared, private = work.fold(jax.random.fold_in(key, 1), data, step, (message.shared, tuned.private))
         return Upload(subtract(message.shared, shared)), clients.keep(client, tuned, private)

@@ -69,7 +69,7 @@ def name_diverged(numbers: Mapping[str, np.ndarray], names: Sequence[str]) -> li
     if not times.any():
         return []
     those = [f"{names[index]} {times[index]:g} times" for index in np.argsort(-times, kind="stable") if times[index]]
-    return [f"{times.sum():g} tunings of private parts diverged and fell back to their beginnings, of {len(those)} "
+    return [f"{times.sum():g} tunings diverged and fell back to their beginnings, of {len(those)} "
             f"clients: {listed(those)}; a smaller step size of the tuner may help."]
 
 
