@@ -10,6 +10,7 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.aggregate import median as median
     from cantons.aggregate import weighted_mean as weighted_mean
     from cantons.algorithm import central as central
+    from cantons.algorithm import ditto as ditto
     from cantons.algorithm import example_transfer as example_transfer
     from cantons.algorithm import fedadam as fedadam
     from cantons.algorithm import fedalt as fedalt
@@ -18,7 +19,9 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.algorithm import fedavgm as fedavgm
     from cantons.algorithm import fedomd as fedomd
     from cantons.algorithm import fedopt as fedopt
+    from cantons.algorithm import fedper as fedper
     from cantons.algorithm import fedprox as fedprox
+    from cantons.algorithm import fedrep as fedrep
     from cantons.algorithm import fedres_avg as fedres_avg
     from cantons.algorithm import fedres_bandit as fedres_bandit
     from cantons.algorithm import fedres_erm as fedres_erm
@@ -29,6 +32,7 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.algorithm import fedsim as fedsim
     from cantons.algorithm import fedyogi as fedyogi
     from cantons.algorithm import ffgg as ffgg
+    from cantons.algorithm import ffgg_step_sizes as ffgg_step_sizes
     from cantons.algorithm import fictitious_play as fictitious_play
     from cantons.algorithm import independent as independent
     from cantons.algorithm import l2gd as l2gd
@@ -38,6 +42,7 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.algorithm import online_independent as online_independent
     from cantons.algorithm import only_central as only_central
     from cantons.algorithm import parallel_training as parallel_training
+    from cantons.algorithm import pfedme as pfedme
     from cantons.algorithm import scaffold as scaffold
     from cantons.algorithm import sequential as sequential
     from cantons.algorithm import two_way_transfer as two_way_transfer
@@ -120,10 +125,10 @@ __version__ = "0.1.0"
 _HOMES = {
     "cantons.aggregate": "mean median weighted_mean",
     "cantons.algorithm":
-        "central example_transfer fedadam fedalt fedavg fedavg_finetune fedavgm fedomd fedopt fedprox fedres_avg "
-        "fedres_bandit fedres_erm fedres_naive fedres_online_sgd fedres_sgd fedsgd fedsim fedyogi ffgg fictitious_play "
-        "independent l2gd local_ffgg one_way_transfer online_central online_independent only_central "
-        "parallel_training scaffold sequential two_way_transfer",
+        "central ditto example_transfer fedadam fedalt fedavg fedavg_finetune fedavgm fedomd fedopt fedper fedprox "
+        "fedrep fedres_avg fedres_bandit fedres_erm fedres_naive fedres_online_sgd fedres_sgd fedsgd fedsim fedyogi "
+        "ffgg ffgg_step_sizes fictitious_play independent l2gd local_ffgg one_way_transfer online_central "
+        "online_independent only_central parallel_training pfedme scaffold sequential two_way_transfer",
     "cantons.local_models": "LocalModel",
     "cantons.checks": "check",
     "cantons.clock": "online rounds",

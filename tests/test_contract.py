@@ -26,6 +26,7 @@ pytestmark = pytest.mark.usefixtures("float64")
 # Options that make a round short; an algorithm that is not listed runs with its defaults.
 OPTIONS = {
     "central": {"steps": 2, "batch_size": 5},
+    "ditto": {"batch_size": 4, "fit_epochs": 1},
     "example_transfer": {"steps": 2, "batch_size": 4, "fit_epochs": 1, "central_batch_size": 3, "central_batches": 2},
     "fedadam": {"batch_size": None, "fit_epochs": 1},
     "fedalt": {"private_steps": 2, "steps": 2, "batch_size": 4, "fit_epochs": 3},
@@ -33,7 +34,9 @@ OPTIONS = {
     "fedavg_finetune": {"batch_size": None, "tune_epochs": 1},
     "fedavgm": {"batch_size": None, "fit_epochs": 1},
     "fedopt": {"batch_size": None, "fit_epochs": 1, "client_optimizer": "momentum", "clip_norm": 1.0},
+    "fedper": {"batch_size": None, "fit_epochs": 1},
     "fedprox": {"batch_size": None, "epochs": 3, "fit_epochs": 1},
+    "fedrep": {"head_epochs": 2, "batch_size": 4, "fit_epochs": 3, "weighting": "examples", "clip_norm": 1.0},
     "fedres_avg": {"steps": 3, "batch_size": 4, "fit_epochs": 1},
     "fedres_naive": {"steps": 3, "batch_size": 4, "fit_epochs": 1},
     "fedres_sgd": {"steps": 3, "batch_size": 4, "fit_epochs": 1},
@@ -49,6 +52,7 @@ OPTIONS = {
     "only_central": {"central_steps": 2, "central_batch_size": 3},
     "parallel_training": {"steps": 2, "batch_size": 4, "fit_epochs": 1, "central_steps": 2, "central_batch_size": 3,
                           "merge_optimizer": "adam"},
+    "pfedme": {"steps": 2, "tuner": {"name": "sgd", "batch_size": 4, "epochs": 2}},
     "scaffold": {"steps": 3, "batch_size": 4, "fit_epochs": 1},
     "sequential": {"steps": 2, "batch_size": 4, "fit_epochs": 1, "central_rounds": 1, "central_steps": 2,
                    "central_batch_size": 3},
@@ -67,8 +71,8 @@ RESIDUAL = ["shared/{shared}", "step_size", "private_step_size"], ["change/{shar
 AVERAGING = ["shared/{shared}", "step_size"], ["change/{shared}", "weight"]
 BATCHES = [("batches/inputs", (2, 3, 4)), ("batches/targets", (2, 3)), ("batches/mask", (2, 3))]
 TRAVELS = {
-    **dict.fromkeys(("fedadam", "fedavg", "fedavg_finetune", "fedavgm", "fedopt", "fedprox", "fedsgd", "fedyogi"),
-                    AVERAGING),
+    **dict.fromkeys(("ditto", "fedadam", "fedavg", "fedavg_finetune", "fedavgm", "fedopt", "fedper", "fedprox",
+                     "fedrep", "fedsgd", "fedyogi"), AVERAGING),
     "central": (["shared/{shared}", "private/{private}", "step_size"], []),  # private parts are one part there
     "fedres_avg": (["shared/{shared}", "control/{shared}", "step_size", "private_step_size"],
                    ["change/{shared}", "control_change/{shared}"]),
@@ -88,6 +92,7 @@ TRAVELS = {
     "sequential": AVERAGING,
     "two_way_transfer": (["shared/{shared}", "step_size", "central_gradient/{shared}"],
                          ["change/{shared}", "weight", "steps"]),
+    "pfedme": (["shared/{shared}", "step_size"], ["change/{shared}"]),
     "scaffold": (["shared/{shared}", "control/{shared}", "step_size"],
                  ["change/{shared}", "control_change/{shared}"]),
 }

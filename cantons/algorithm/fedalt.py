@@ -7,7 +7,8 @@ begin with the same one each time, as in the public code.
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +17,9 @@ from cantons.aggregate import weighted_mean
 from cantons.algorithm.ffgg import Message, Server, Serving, step_server
 from cantons.algorithm.parts.schedule import StepSize, as_schedule
 from cantons.algorithm.parts.training import Work, fitter, get_optimizer, gradient_norm
-from cantons.algorithm.parts.trees import descend, subtract
+from cantons.algorithm.parts.trees import clip, descend, subtract
 from cantons.options import Flat
-from cantons.protocol import Algorithm, Array, Average, Averages, Diagnostics, Problem, PyTree
+from cantons.protocol import Algorithm, Array, Average, Averages, Data, Diagnostics, Key, Problem, PyTree
 from cantons.ranges import Count, Positive
 from cantons.recipe import algorithm
 
@@ -31,7 +32,8 @@ class Personal(NamedTuple):
     batch_size: examples in a batch; with none, all examples of a client at once.
     state: "kept" private parts go on where the client's last round ended; "none" begins with the same one each time.
     weighting: "batches" counts a client by the batches in one pass over its examples, as the public code does;
-        "uniform" counts all clients alike.
+        "examples" by how many it has; "uniform" counts all clients alike.
+    clip_norm: no gradient of a step is longer than this, and no pair of gradients where both parts move together.
     fit_epochs: passes that a client without a private part of its own spends on one before it predicts.
     """
 
@@ -39,7 +41,8 @@ class Personal(NamedTuple):
     private_step_size: Positive = 0.1
     batch_size: Count | None = 32
     state: Literal["kept", "none"] = "kept"
-    weighting: Literal["batches", "uniform"] = "uniform"
+    weighting: Literal["batches", "examples", "uniform"] = "uniform"
+    clip_norm: Positive | None = None
     fit_epochs: Count = 5
 
 
@@ -53,6 +56,9 @@ class Upload(NamedTuple):
     weight: Array
 
 
+Train = Callable[[Key, PyTree, PyTree, Array, Data], tuple[PyTree, PyTree]]  # (key, shared, private, step_size, data)
+
+
 @algorithm
 def fedalt(problem: Problem, population: int, *, private_steps: Count = 1, steps: Count = 1,
            personal: Flat[Personal], serving: Flat[Serving]) -> Algorithm:
@@ -63,20 +69,8 @@ def fedalt(problem: Problem, population: int, *, private_steps: Count = 1, steps
     private_steps: of the private part in a round.
     steps: of the shared part, after them.
     """
-    def train(key, shared, private, step_size, data):
-        def private_step(private, batch):
-            return descend(private, personal.private_step_size, jax.grad(problem.loss, 1)(shared, private, batch))
-
-        private = Work(steps=private_steps, batch_size=personal.batch_size).fold(
-            jax.random.fold_in(key, 0), data, private_step, private)
-
-        def step(shared, batch):
-            return descend(shared, step_size, jax.grad(problem.loss)(shared, private, batch))
-
-        return Work(steps=steps, batch_size=personal.batch_size).fold(
-            jax.random.fold_in(key, 1), data, step, shared), private
-
-    return build(problem, personal, serving, train)
+    works = (Work(steps=count, batch_size=personal.batch_size) for count in (private_steps, steps))
+    return build(problem, personal, serving, alternate(problem, personal, *works))
 
 
 @algorithm
@@ -90,7 +84,7 @@ def fedsim(problem: Problem, population: int, *, steps: Count = 1, personal: Fla
     """
     def train(key, shared, private, step_size, data):
         def step(parts, batch):
-            of_shared, of_private = jax.grad(problem.loss, (0, 1))(*parts, batch)
+            of_shared, of_private = clip(jax.grad(problem.loss, (0, 1))(*parts, batch), personal.clip_norm)
             return descend(parts[0], step_size, of_shared), descend(parts[1], personal.private_step_size, of_private)
 
         return Work(steps=steps, batch_size=personal.batch_size).fold(key, data, step, (shared, private))
@@ -98,8 +92,25 @@ def fedsim(problem: Problem, population: int, *, steps: Count = 1, personal: Fla
     return build(problem, personal, serving, train)
 
 
-def build(problem: Problem, personal: Personal, serving: Serving, train: Any) -> Algorithm:
-    """What both have in common; `train(key, shared, private, step_size, data)` gives the two parts after a round."""
+def alternate(problem: Problem, personal: Personal, private_work: Work, work: Work) -> Train:
+    """First the private part moves while the shared one stands still, then the other way round."""
+    def train(key, shared, private, step_size, data):
+        def private_step(private, batch):
+            gradient = clip(jax.grad(problem.loss, 1)(shared, private, batch), personal.clip_norm)
+            return descend(private, personal.private_step_size, gradient)
+
+        private = private_work.fold(jax.random.fold_in(key, 0), data, private_step, private)
+
+        def step(shared, batch):
+            return descend(shared, step_size, clip(jax.grad(problem.loss)(shared, private, batch), personal.clip_norm))
+
+        return work.fold(jax.random.fold_in(key, 1), data, step, shared), private
+
+    return train
+
+
+def build(problem: Problem, personal: Personal, serving: Serving, train: Train) -> Algorithm:
+    """What they have in common; `train` gives the two parts after a round."""
     schedule, kept = as_schedule(personal.step_size), personal.state == "kept"
     optimizer = get_optimizer(serving.server_optimizer)(serving.server_step_size)
     fit = fitter(problem.loss, Work(personal.fit_epochs, batch_size=personal.batch_size), personal.private_step_size)
@@ -113,12 +124,16 @@ def build(problem: Problem, personal: Personal, serving: Serving, train: Any) ->
     def broadcast(key, server, central):
         return Message(server.shared, server.start, schedule(server.round))
 
+    def weight_of(examples):
+        if personal.weighting == "examples":
+            return examples
+        return 1.0 if personal.weighting == "uniform" or personal.batch_size is None else -(
+            -examples // personal.batch_size)
+
     def client_update(key, message, client, data):
         start = client.private if kept else message.start
         shared, private = train(key, message.shared, start, message.step_size, data)
-        batches = 1.0 if personal.weighting == "uniform" or personal.batch_size is None else -(
-            -data.size // personal.batch_size)
-        return (Upload(subtract(message.shared, shared), jnp.asarray(batches, float)),
+        return (Upload(subtract(message.shared, shared), jnp.asarray(weight_of(data.size), float)),
                 Client(private if kept else (), client.visits + 1))
 
     def server_update(key, server, average, central):

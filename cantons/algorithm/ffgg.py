@@ -3,7 +3,8 @@
 Mishchenko et al., "Partially Personalized Federated Learning: Breaking the Curse of Data Heterogeneity", Algorithms 1,
 2 and 4. The paper's theta is `shared`, w_m `private`, gamma_theta `step_size` and Delta_m `gradient`. Clients keep
 nothing between rounds unless they are told to. The paper's losses are sums over rows and ours are means, so its step
-sizes are to be multiplied by a client's number of rows. Clients count alike.
+sizes are to be multiplied by a client's number of rows; `ffgg_step_sizes` gives those of its theorems. Clients count
+alike.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import optax
 
 from cantons.aggregate import mean
 from cantons.algorithm.parts.schedule import StepSize, as_schedule
+from cantons.algorithm.parts.theorem_steps import ffgg_advice
 from cantons.algorithm.parts.training import Optimizer, Work, get_optimizer, gradient_norm
-from cantons.algorithm.parts.trees import descend, scale, subtract
-from cantons.algorithm.parts.tuning import Tuned, TunerTable, name_diverged, tuner_of
+from cantons.algorithm.parts.trees import clip, descend, scale, subtract
+from cantons.algorithm.parts.tuning import Tuned, TunerTable, descent_step, name_diverged, tuner_of
 from cantons.options import Flat
 from cantons.protocol import Algorithm, Array, Average, Averages, Data, Diagnostics, Key, Problem, PyTree
 from cantons.ranges import Count, Positive
@@ -97,13 +99,15 @@ def ffgg(problem: Problem, population: int, *, step_size: StepSize = 0.1, delta_
         return clients.step(server, scale(schedule(server.round), average.value))
 
     clients = clients_of(problem, tuning, serving)
-    return clients.build(client_update, server_update, lambda server: ())
+    plain = serving.server_optimizer == "sgd" and delta_batch_size is None
+    return clients.build(client_update, server_update, lambda server: ())._replace(advice=ffgg_advice(
+        step_size if plain else None, serving.server_step_size, descent_step(tuning.tuner)))
 
 
 @algorithm
 def local_ffgg(problem: Problem, population: int, *, step_size: StepSize = 0.1, private_step_size: Positive = 0.1,
-               steps: Count = 1, batch_size: Count | None = None, tuning: Flat[Tuning],
-               serving: Flat[Serving]) -> Algorithm:
+               steps: Count = 1, batch_size: Count | None = None, clip_norm: Positive | None = None,
+               tuning: Flat[Tuning], serving: Flat[Serving]) -> Algorithm:
     """Tune the private part, then take some steps with both parts; the shared parts are averaged.
 
     Algorithm 4 (Local FFGG). In each step the private part moves first, and the shared one moves where that leads.
@@ -112,6 +116,7 @@ def local_ffgg(problem: Problem, population: int, *, step_size: StepSize = 0.1, 
     private_step_size: gamma_w, of the steps after tuning.
     steps: K.
     batch_size: examples in a step, the same for both parts; with none, all of the client's.
+    clip_norm: no gradient of these steps is longer than this.
     """
     schedule, work = as_schedule(step_size), Work(steps=steps, batch_size=batch_size)
 
@@ -120,8 +125,10 @@ def local_ffgg(problem: Problem, population: int, *, step_size: StepSize = 0.1, 
 
         def step(parts, batch):
             shared, private = parts
-            private = descend(private, private_step_size, jax.grad(problem.loss, 1)(shared, private, batch))
-            return descend(shared, message.step_size, jax.grad(problem.loss)(shared, private, batch)), private
+            gradient = clip(jax.grad(problem.loss, 1)(shared, private, batch), clip_norm)
+            private = descend(private, private_step_size, gradient)
+            gradient = clip(jax.grad(problem.loss)(shared, private, batch), clip_norm)
+            return descend(shared, message.step_size, gradient), private
 
         shared, private = work.fold(jax.random.fold_in(key, 1), data, step, (message.shared, tuned.private))
         return Upload(subtract(message.shared, shared)), clients.keep(client, tuned, private)
@@ -130,7 +137,8 @@ def local_ffgg(problem: Problem, population: int, *, step_size: StepSize = 0.1, 
         return clients.step(server, average.value)
 
     clients = clients_of(problem, tuning, serving)
-    return clients.build(client_update, server_update, lambda server: schedule(server.round))
+    return clients.build(client_update, server_update, lambda server: schedule(server.round))._replace(
+        advice=ffgg_advice(None, 1.0, descent_step(tuning.tuner)))
 
 
 class Clients(NamedTuple):

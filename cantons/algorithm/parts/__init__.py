@@ -1,1 +1,1 @@
-"""Owns: what methods are made of, and no method. May import: aggregate, problem, options, ranges, protocol, errors."""
+"""Owns: what methods are made of. May import: aggregate, problem, solve, options, ranges, protocol, errors."""

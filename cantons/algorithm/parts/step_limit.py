@@ -76,31 +76,36 @@ def estimate_smoothness(problem: Problem, start: tuple[PyTree, PyTree], train: E
     It is a lower bound of the smoothness beta (Definition D.1), for any problem; least squares have beta itself. Where
     there are more than 64 clients, so many of them are asked.
     """
-    ids = np.unique(np.linspace(0, train.population - 1, min(train.population, CLIENTS)).astype(np.int32))
-    found = [_most_curved(problem.loss, train, ids, *start)]
+    found = [curvatures(problem.loss, train, asked(train), *start).max()]
     if problem.central is not None and (central is not None or not problem.central.needs_data):
-        found.append(_most_curved(problem.central.loss, central, np.zeros(1, np.int32), *start))
+        found.append(curvatures(problem.central.loss, central, np.zeros(1, np.int32), *start).max())
     return float(max(found))
 
 
+def asked(train: Examples) -> np.ndarray:
+    """The clients that are asked: all, or so many that are spread evenly."""
+    return np.unique(np.linspace(0, train.population - 1, min(train.population, CLIENTS)).astype(np.int32))
+
+
 @partial(jax.jit, static_argnums=0)
-def _most_curved(loss: Callable[..., Array], examples: Any, ids: Array, shared: PyTree, private: PyTree) -> Array:
+def curvatures(loss: Callable[..., Array], examples: Any, ids: Array, shared: PyTree, private: PyTree) -> Array:
     """Of some owners' losses: the largest curvature at a point, by the power method."""
     point, restore = ravel_pytree(shared)
 
     def curvature(owner: Array) -> Array:
         batch = None if examples is None else examples.client(owner).full()
         gradient = jax.grad(lambda vector: loss(restore(vector), private, batch))
+        return largest_eigenvalue(lambda along: jax.jvp(gradient, (point,), (along,))[1], point)
 
-        def turn(along: Array) -> Array:
-            return jax.jvp(gradient, (point,), (along,))[1]
+    return jax.lax.map(curvature, ids)
 
-        def step(_: int, along: Array) -> Array:
-            turned = turn(along)
-            return turned / jnp.maximum(jnp.linalg.norm(turned), jnp.finfo(turned.dtype).tiny)
 
-        first = jax.random.normal(jax.random.key(0), point.shape, point.dtype)
-        along = jax.lax.fori_loop(0, ITERATIONS, step, first / jnp.linalg.norm(first))
-        return jnp.abs(along @ turn(along))
+def largest_eigenvalue(turn: Callable[[Array], Array], point: Array) -> Array:
+    """Of a symmetric matrix as a function of vectors like `point`: a lower bound, by the power method."""
+    def step(_: int, along: Array) -> Array:
+        turned = turn(along)
+        return turned / jnp.maximum(jnp.linalg.norm(turned), jnp.finfo(turned.dtype).tiny)
 
-    return jax.lax.map(curvature, ids).max()
+    first = jax.random.normal(jax.random.key(0), point.shape, point.dtype)
+    along = jax.lax.fori_loop(0, ITERATIONS, step, first / jnp.linalg.norm(first))
+    return jnp.abs(along @ turn(along))

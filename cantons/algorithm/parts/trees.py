@@ -27,7 +27,17 @@ def descend(part: PyTree, step_size: Array | float, gradient: PyTree) -> PyTree:
 
 def norm(tree: PyTree) -> Array:
     """The Euclidean norm of all entries together."""
-    return jnp.sqrt(sum([(leaf**2).sum() for leaf in jax.tree.leaves(tree)], jnp.zeros(())))
+    return jnp.sqrt(norm_squared(tree))
+
+
+def norm_squared(tree: PyTree) -> Array:
+    """For gradients: `norm` has none at 0."""
+    return sum([(leaf**2).sum() for leaf in jax.tree.leaves(tree)], jnp.zeros(()))
+
+
+def clip(tree: PyTree, most: float | None) -> PyTree:
+    """The tree itself, or made as long as `most` where it is longer."""
+    return tree if most is None else scale(jnp.minimum(1.0, most / jnp.maximum(norm(tree), most)), tree)
 
 
 def zeros(tree: PyTree) -> PyTree:

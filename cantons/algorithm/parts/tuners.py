@@ -31,20 +31,21 @@ class Tuner(NamedTuple):
 @checked
 def gd(steps: Count = 10, step_size: Positive = 0.1) -> Tuner:
     """Gradient descent on all examples: Algorithm 2 of the FFGG paper."""
-    return _by_steps(Work(epochs=steps, batch_size=None), "sgd", step_size)
+    return _by_steps(Work(epochs=steps, batch_size=None), LocalOptimizer(), step_size)
 
 
 @checked
-def sgd(epochs: Count = 1, batch_size: Count = 32, step_size: Positive = 0.1) -> Tuner:
+def sgd(epochs: Count = 1, batch_size: Count = 32, step_size: Positive = 0.1,
+        clip_norm: Positive | None = None) -> Tuner:
     """Passes over a client's examples in batches."""
-    return _by_steps(Work(epochs=epochs, batch_size=batch_size), "sgd", step_size)
+    return _by_steps(Work(epochs=epochs, batch_size=batch_size), LocalOptimizer("sgd", clip_norm), step_size)
 
 
 @checked
 def optimizer(optimizer: Optimizer = "adam", steps: Count = 10, batch_size: Count | None = 32,
-              step_size: Positive = 0.01) -> Tuner:
+              step_size: Positive = 0.01, clip_norm: Positive | None = None) -> Tuner:
     """So many steps of any optimiser, on batches drawn at random or, with none, on all examples."""
-    return _by_steps(Work(steps=steps, batch_size=batch_size), optimizer, step_size)
+    return _by_steps(Work(steps=steps, batch_size=batch_size), LocalOptimizer(optimizer, clip_norm), step_size)
 
 
 @checked
@@ -111,10 +112,10 @@ TUNERS: dict[str, Callable[..., Tuner]] = {
     "optimizer": optimizer, "sgd": sgd}
 
 
-def _by_steps(work: Work, how: Optimizer, step_size: float) -> Tuner:
+def _by_steps(work: Work, how: LocalOptimizer, step_size: float) -> Tuner:
     def build(loss: Loss) -> Solve:
         def solve(key, shared, private, data):
-            train = trainer(lambda part, nothing, batch: loss(shared, part, batch), work, LocalOptimizer(how))
+            train = trainer(lambda part, nothing, batch: loss(shared, part, batch), work, how)
             return train(key, private, (), data, step_size).shared
 
         return solve

@@ -8,6 +8,7 @@ passes over the examples.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, NamedTuple
@@ -55,13 +56,20 @@ def tuner_of(problem: Problem, table: Any) -> tuple[Tune, Needs]:
     return tune, Needs(examples=_check_quadratic(problem, name) if chosen.quadratic else lambda train: None)
 
 
+def descent_step(table: Any) -> float | None:
+    """The step size of gradient descent on all examples; None for other tuners."""
+    name, options = (table, {}) if isinstance(table, str) else (table["name"], table)
+    return options.get("step_size", inspect.signature(TUNERS[name]).parameters["step_size"].default) if (
+        name == "gd") else None
+
+
 def name_diverged(numbers: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
     """After a run: which clients' tunings fell back to their beginnings, and how often."""
     times = np.asarray(numbers.get("diverged_tunings", ()))
     if not times.any():
         return []
     those = [f"{names[index]} {times[index]:g} times" for index in np.argsort(-times, kind="stable") if times[index]]
-    return [f"{times.sum():g} tunings of private parts diverged and fell back to their beginnings, of {len(those)} "
+    return [f"{times.sum():g} tunings diverged and fell back to their beginnings, of {len(those)} "
             f"clients: {listed(those)}; a smaller step size of the tuner may help."]
 
 
