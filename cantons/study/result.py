@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from cantons.data import with_keys
 from cantons.data.checks import as_array, check_sizes, is_real
 from cantons.engine import Arrays, message_held, seed_keys
 from cantons.errors import InputError, unknown
@@ -61,7 +62,8 @@ class Trained:
             row = jax.tree.map(lambda leaf: leaf[index], self.state.clients)
             # The keys of an evaluation at this round: what predicts here is what was scored there.
             key = jax.random.fold_in(seed_keys(self.seed)[2], self.state.round)
-            return self._personal(key, self.state.server, row, self.data.clients.train, self.data.central, index,
+            data = with_keys(self.data, self.problem.draws)
+            return self._personal(key, self.state.server, row, data.clients.train, data.central, index,
                                   message_held(self.state, index))
 
     def predict(self, inputs: Any, client: int | str | None = None) -> np.ndarray:
