@@ -44,6 +44,11 @@ class Batch(NamedTuple):
     targets: PyTree
     mask: Array
     group: Array | tuple[()] = ()  # the number of the client's group, where clients are of several
+    key: Key | tuple[()] = ()  # what dropout draws from: in batches to train with, where the problem draws
+
+    def again(self, number: Array | int) -> Batch:
+        """The same examples for another step: with another key, if there is one."""
+        return self if isinstance(self.key, tuple) else self._replace(key=jax.random.fold_in(self.key, number))
 
 
 class Data(Protocol):
@@ -66,8 +71,8 @@ class Data(Protocol):
     def fold(self, size: int, body: Callable[[PyTree, Batch], PyTree], carry: PyTree) -> PyTree:
         """The same pass in storage order, without a key."""
 
-    def full(self) -> Batch:
-        """Every example at once, padded with masked rows to the longest client."""
+    def full(self, key: Key | None = None) -> Batch:
+        """Every example at once, padded with masked rows to the longest client; a key is for training with them."""
 
     def now(self) -> Batch:
         """Online: the examples of this step, which are all there are. Offline data has no clock and refuses."""
@@ -111,7 +116,7 @@ class CentralData(Protocol):
 
     def sample(self, key: Key, size: int) -> Any: ...
 
-    def full(self) -> Any: ...
+    def full(self, key: Key | None = None) -> Any: ...
 
 
 class CentralExamples(Protocol):
@@ -265,6 +270,7 @@ class Problem(NamedTuple):
     numeric_targets: bool = False  # targets are quantities: labels, numbered 0, 1, ..., will not do
     check_inputs: Callable[[PyTree], None] = lambda inputs: None  # refuses those from which nothing can be predicted
     tables: Tables | None = None  # arrays of which a client needs some rows only, where there are any
+    draws: bool = False  # `loss` draws at random, as dropout does, where a batch has a key
     groups: tuple[GroupLoss, ...] = ()  # in the order of the data's, where `loss` asks a batch for its group
 
 

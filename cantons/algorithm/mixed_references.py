@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from cantons.aggregate import NO_UPLOADS, mean_of_uploads
 from cantons.algorithm.mixed import TEN_STEPS, Server, Serving, clients_of
 from cantons.algorithm.parts.centre import CentralWork, centre_of
-from cantons.algorithm.parts.training import LocalOptimizer, LocalWork
+from cantons.algorithm.parts.training import LocalOptimizer, LocalWork, is_batch
 from cantons.algorithm.parts.trees import add
 from cantons.options import Flat
 from cantons.protocol import Algorithm, Array, Problem, PyTree
@@ -114,6 +114,7 @@ def example_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
 
     def broadcast(key, server, central):
         batches = jax.vmap(lambda step: central.batch(step, central_batch_size))(jnp.arange(central_batches))
+        batches = jax.tree.map(lambda batch: batch._replace(key=()), batches, is_leaf=is_batch)  # keys do not travel
         return Examples(server.shared, server.private, clients.schedule(server.round), batches)
 
     def server_update(key, server, mean, central):

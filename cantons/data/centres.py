@@ -40,8 +40,9 @@ class Kinds:
         return {name: handle.sample(jax.random.fold_in(key, number), size)
                 for number, (name, handle) in enumerate(self._handles.items())}
 
-    def full(self) -> dict[str, Batch]:
-        return {name: handle.full() for name, handle in self._handles.items()}
+    def full(self, key: Key | None = None) -> dict[str, Batch]:
+        return {name: handle.full(None if key is None else jax.random.fold_in(key, number))
+                for number, (name, handle) in enumerate(self._handles.items())}
 
 
 def kinds_of(central: Ragged | Centres | None) -> dict[str, Ragged]:

@@ -120,6 +120,11 @@ def map_rows(federation: Federation, change: Callable[[Ragged], Ragged]) -> Fede
     )
 
 
+def with_keys(federation: Federation, keys: bool) -> Federation:
+    """The same examples, whose batches to train with have keys or have none."""
+    return federation if keys == federation.train.keys else map_rows(federation, lambda rows: replace(rows, keys=keys))
+
+
 def select_clients(clients: Population, chosen: np.ndarray) -> Population:
     """The clients for which the boolean `chosen` is true."""
 

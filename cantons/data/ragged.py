@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import jax
@@ -14,9 +14,11 @@ from cantons.errors import InputError
 from cantons.protocol import Array, Batch, Key, PyTree
 from cantons.shuffle import permutation
 
+OWN = 2**31 - 2  # folded into a key: far from the numbers that drawing rows folds into it
+
 
 @partial(jax.tree_util.register_dataclass, data_fields=["inputs", "targets", "starts", "sizes", "groups"],
-         meta_fields=["longest", "uniform"])
+         meta_fields=["longest", "uniform", "keys"])
 @dataclass(frozen=True)
 class Ragged:
     """Client i owns rows `starts[i] : starts[i] + sizes[i]` of every leaf of `inputs` and `targets`."""
@@ -28,6 +30,7 @@ class Ragged:
     longest: int = field(default=0)  # the largest size: known before compiling
     uniform: bool = field(default=False)  # all sizes equal: loops get a fixed length
     groups: Array | np.ndarray | None = None  # the number of each client's group, where there are several
+    keys: bool = field(default=False)  # batches to train with have a key: the problem draws, as dropout does
 
     @property
     def population(self) -> int:
@@ -38,18 +41,19 @@ class Ragged:
         # A uniform federation's size is a plain number, so its loops are unrolled or scanned, never searched.
         size = self.longest if self.uniform else jnp.asarray(self.sizes)[index]
         group = () if self.groups is None else jnp.asarray(self.groups)[index]
-        return Examples(self.inputs, self.targets, jnp.asarray(self.starts)[index], size, self.longest, group)
+        return Examples(self.inputs, self.targets, jnp.asarray(self.starts)[index], size, self.longest, group,
+                        self.keys)
 
     def pooled(self) -> Examples:
         """A handle on all rows together."""
         rows = len(jax.tree.leaves(self.inputs)[0])
-        return Examples(self.inputs, self.targets, jnp.int32(0), rows, rows)
+        return Examples(self.inputs, self.targets, jnp.int32(0), rows, rows, keys=self.keys)
 
     def divided(self, size: int) -> Ragged:
         """The same rows in the same order, `size` to each owner."""
         rows = len(jax.tree.leaves(self.inputs)[0])
         sizes = np.minimum(size, rows - size * np.arange(-(-rows // size)))
-        return from_sizes(self.inputs, self.targets, sizes)
+        return replace(from_sizes(self.inputs, self.targets, sizes), keys=self.keys)
 
 
 def pack(inputs: Sequence[PyTree], targets: Sequence[PyTree]) -> Ragged:
@@ -76,8 +80,9 @@ class Examples:
     """One client's rows, as `protocol.Data`."""
 
     def __init__(self, inputs: PyTree, targets: PyTree, start: Array, size: Array | int, longest: int,
-                 group: Array | tuple[()] = ()):
+                 group: Array | tuple[()] = (), keys: bool = False):
         self._rows = (inputs, targets)
+        self._keys = keys
         self._start = start
         self.size = size
         self.longest = longest
@@ -85,26 +90,26 @@ class Examples:
 
     def sample(self, key: Key, size: int) -> Batch:
         rows = jax.random.randint(key, (size,), 0, self.size, jnp.int32)  # the same rows in either precision
-        return self._take(rows, jnp.full(size, self.size > 0, float))
+        return self._keyed(self._take(rows, jnp.full(size, self.size > 0, float)), key)
 
     def epoch(self, key: Key, size: int, body: Callable[[PyTree, Batch], PyTree], carry: PyTree) -> PyTree:
-        if self.longest <= 1:  # JAX 0.10 cannot compile the shuffle of a single row into what reads it
-            return self.fold(size, body, carry)
-        return self._pass(size, permutation(key, self.size), body, carry)
+        # JAX 0.10 cannot compile the shuffle of a single row into what reads it
+        order = permutation(key, self.size) if self.longest > 1 else lambda places: places
+        return self._pass(size, order, body, carry, key)
 
     def fold(self, size: int, body: Callable[[PyTree, Batch], PyTree], carry: PyTree) -> PyTree:
         return self._pass(size, lambda places: places, body, carry)
 
-    def full(self) -> Batch:
+    def full(self, key: Key | None = None) -> Batch:
         places = jnp.arange(max(self.longest, 1))
-        return self._take(jnp.where(places < self.size, places, 0), self._mask(places))
+        return self._keyed(self._take(jnp.where(places < self.size, places, 0), self._mask(places)), key)
 
     def now(self) -> Batch:
         raise InputError("this data has no clock: only a stream knows the examples of now; use the online clock.")
 
     def hidden(self) -> Examples:
         """No rows, of the same shapes."""
-        return Examples(*self._rows, self._start, 0, self.longest, self.group)
+        return Examples(*self._rows, self._start, 0, self.longest, self.group, self._keys)
 
     def at(self, key: Key, meeting: Array, size: int, order: str) -> Moment:
         """One moment of a stream: the client meets `size` rows for the `meeting`-th time, from 0.
@@ -122,13 +127,15 @@ class Examples:
         else:
             rows = places % count
         there = (size if self.size > 0 else 0) if isinstance(self.size, int) else jnp.where(self.size > 0, size, 0)
-        return Moment(self._take(rows, jnp.full(size, self.size > 0, float)), there)
+        batch = self._keyed(self._take(rows, jnp.full(size, self.size > 0, float)), key).again(meeting)
+        return Moment(batch, there, self._keys)
 
     def batches(self, size: int) -> Array | int:
         """How many batches of `size` one pass takes."""
         return (self.size + size - 1) // size
 
-    def _pass(self, size: int, order: Callable[[Array], Array], body: Callable, carry: PyTree) -> PyTree:
+    def _pass(self, size: int, order: Callable[[Array], Array], body: Callable, carry: PyTree,
+              key: Key | None = None) -> PyTree:
         size = min(size, max(self.longest, 1))
         batches = self.batches(size)
 
@@ -139,7 +146,8 @@ class Examples:
             return order(jnp.minimum(places, self.size - 1))
 
         def step(carry: PyTree, places: Array, rows: Array) -> PyTree:
-            return body(carry, self._take(rows, self._mask(places, size)))
+            batch = self._keyed(self._take(rows, self._mask(places, size)), key)
+            return body(carry, batch.again(places[0]))
 
         if isinstance(batches, int):  # a known length: order all rows in one go
             places = jnp.arange(batches * size, dtype=jnp.int32)
@@ -147,6 +155,10 @@ class Examples:
             return jax.lax.scan(lambda carry, pair: (step(carry, *pair), None), carry, pairs)[0]
         return jax.lax.fori_loop(0, batches, lambda number, carry: step(
             carry, places_of(number), rows_of(places_of(number))), carry)
+
+    def _keyed(self, batch: Batch, key: Key | None) -> Batch:
+        """The batch with a key of its own, where batches have one; `key` itself has drawn its rows."""
+        return batch._replace(key=jax.random.fold_in(key, OWN)) if self._keys and key is not None else batch
 
     def _mask(self, places: Array, size: int | None = None) -> Array:
         whole = isinstance(self.size, int) and self.size > 0 and self.size % (size or self.longest) == 0
@@ -167,8 +179,8 @@ class Examples:
 class Moment(Examples):
     """A client's examples of one step of a stream. Of those before and after nothing can be seen."""
 
-    def __init__(self, batch: Batch, size: Array | int):
-        super().__init__(batch.inputs, batch.targets, jnp.int32(0), size, batch.mask.shape[0], batch.group)
+    def __init__(self, batch: Batch, size: Array | int, keys: bool = False):
+        super().__init__(batch.inputs, batch.targets, jnp.int32(0), size, batch.mask.shape[0], batch.group, keys)
         self._batch = batch
 
     def now(self) -> Batch:

@@ -32,8 +32,8 @@ class Divided:
     def sample(self, key: Key, size: int) -> Any:
         return self._divide(self._data.sample(key, size))
 
-    def full(self) -> Any:
-        return self._divide(self._data.full())
+    def full(self, key: Key | None = None) -> Any:
+        return self._divide(self._data.full(key))
 
     def _divide(self, batches: Any) -> Any:
         return jax.tree.map(self._divide_one, batches, is_leaf=lambda node: isinstance(node, Batch))
@@ -48,7 +48,8 @@ class Divided:
         mesh, divide = Mesh(devices, (AXIS, "copies")), jax.lax.with_sharding_constraint
         rows, whole = NamedSharding(mesh, PartitionSpec(AXIS)), NamedSharding(mesh, PartitionSpec())
         # The mask stays whole: its sum is known on each device, and need not be waited for before a mean is taken.
-        return Batch(divide(batch.inputs, rows), divide(batch.targets, rows), divide(batch.mask, whole))
+        return batch._replace(inputs=divide(batch.inputs, rows), targets=divide(batch.targets, rows),
+                              mask=divide(batch.mask, whole))
 
 
 def share_count(rows: int, numbers: int | None, devices: int) -> int:

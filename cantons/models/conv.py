@@ -16,9 +16,10 @@ import jax.numpy as jnp
 
 from cantons.errors import InputError, at_least
 from cantons.models.base import Model, Named
+from cantons.models.dropout import dropper, rate_option
 from cantons.models.layer import affine, flat, glorot
 from cantons.protocol import Array
-from cantons.ranges import Count, checked
+from cantons.ranges import Count, Decay, checked
 
 SIDE = 3  # of every kernel
 
@@ -45,11 +46,11 @@ def max_pool(images: Array) -> Array:
 
 
 @checked
-def cnn(channels: Sequence[Count] = (32, 64), dense: Count = 128) -> Named:
+def cnn(channels: Sequence[Count] = (32, 64), dense: Count = 128, dropout: Decay = 0.0) -> Named:
     """3 x 3 convolutions with relu, 2 x 2 max-pooling, a dense layer with relu, a dense layer to the outputs.
 
     With the defaults it is the CNN of the pfl-research benchmarks (Granqvist et al., 2024). Inputs are images
-    [H, W, channels], or greyscale [H, W].
+    [H, W, channels], or greyscale [H, W]. `dropout` is of what enters the dense layers.
     """
     at_least("the number of convolutions in channels", len(channels), 1)
 
@@ -70,14 +71,16 @@ def cnn(channels: Sequence[Count] = (32, 64), dense: Count = 128) -> Named:
             keys = jax.random.split(key, len(shapes))
             return {f"layer{i}": glorot(keys[i], shape) for i, shape in enumerate(shapes)}
 
-        def apply(params, inputs):
+        def forward(params, inputs, key=None):
+            drop = dropper(dropout, key)
             *convolutions, middle, final = (params[f"layer{i}"] for i in range(len(shapes)))
             values = inputs.reshape(-1, height, width, colours)
             for layer in convolutions:
                 values = jax.nn.relu(conv(values, layer["weight"]) + layer["bias"])
-            values = jax.nn.relu(affine(middle, flat(max_pool(values))))
-            return affine(final, values)
+            values = jax.nn.relu(affine(middle, drop(flat(max_pool(values)))))
+            return affine(final, drop(values))
 
-        return Model(init, apply, input_layer="layer0/*", output_layer=f"layer{len(shapes) - 1}/*")
+        return Model(init, forward, input_layer="layer0/*", output_layer=f"layer{len(shapes) - 1}/*",
+                     train=forward if dropout else None)
 
-    return Named("cnn", {"channels": list(channels), "dense": dense}, build)
+    return Named("cnn", {"channels": list(channels), "dense": dense, **rate_option(dropout)}, build)

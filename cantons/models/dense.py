@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 
 from cantons.models.base import Model, Named
+from cantons.models.dropout import dropper, rate_option
 from cantons.models.layer import affine, flat, glorot
-from cantons.ranges import Count, checked
+from cantons.ranges import Count, Decay, checked
 
 
 def linear(bias: bool = True) -> Named:
@@ -32,8 +33,11 @@ def linear(bias: bool = True) -> Named:
 
 
 @checked
-def mlp(hidden: Sequence[Count] = (200, 200)) -> Named:
-    """Dense layers of these widths with relu between them, then a dense layer to the outputs."""
+def mlp(hidden: Sequence[Count] = (200, 200), dropout: Decay = 0.0) -> Named:
+    """Dense layers of these widths with relu between them, then a dense layer to the outputs.
+
+    `dropout` is of what hidden layers give.
+    """
 
     def build(input_shape: tuple[int, ...], outputs: int) -> Model:
         shapes = list(itertools.pairwise([math.prod(input_shape), *hidden, outputs]))
@@ -43,12 +47,13 @@ def mlp(hidden: Sequence[Count] = (200, 200)) -> Named:
             keys = jax.random.split(key, len(shapes))
             return {f"layer{i}": glorot(keys[i], shape) for i, shape in enumerate(shapes)}
 
-        def apply(params, inputs):
-            values = flat(inputs)
+        def forward(params, inputs, key=None):
+            values, drop = flat(inputs), dropper(dropout, key)
             for i in range(last):
-                values = jax.nn.relu(affine(params[f"layer{i}"], values))
+                values = drop(jax.nn.relu(affine(params[f"layer{i}"], values)))
             return affine(params[f"layer{last}"], values)
 
-        return Model(init, apply, input_layer="layer0/*", output_layer=f"layer{last}/*")
+        return Model(init, forward, input_layer="layer0/*", output_layer=f"layer{last}/*",
+                     train=forward if dropout else None)
 
-    return Named("mlp", {"hidden": list(hidden)}, build)
+    return Named("mlp", {"hidden": list(hidden), **rate_option(dropout)}, build)

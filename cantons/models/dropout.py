@@ -26,3 +26,8 @@ def dropper(rate: float, key: Key | None) -> Callable[[Array], Array]:
         return jnp.where(kept, values / (1 - rate), 0)
 
     return drop
+
+
+def rate_option(rate: float) -> dict[str, float]:
+    """The rate among the options of a model that was written down without one before there was dropout."""
+    return {"dropout": rate} if rate else {}

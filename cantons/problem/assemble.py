@@ -30,7 +30,10 @@ def assemble(model: Model, loss: Loss, split: Split, l2: float = 0.0,
         return model.apply(division.join(shared, private), inputs)
 
     def mean_loss(shared, private, batch):
-        outputs = predict(shared, private, batch.inputs)
+        if model.train is None or isinstance(batch.key, tuple):
+            outputs = predict(shared, private, batch.inputs)
+        else:
+            outputs = model.train(division.join(shared, private), batch.inputs, batch.key)
         value = masked_mean(loss.per_example(outputs, batch.targets), batch.mask)
         return value + l2 / 2 * _squared_norm((shared, private)) if l2 else value
 
@@ -45,7 +48,8 @@ def assemble(model: Model, loss: Loss, split: Split, l2: float = 0.0,
         if model.vocabulary is not None:
             check_tokens(inputs, model.vocabulary)
 
-    return Problem(init, mean_loss, predict, score, spec=spec, check_inputs=check_inputs)
+    return Problem(init, mean_loss, predict, score, spec=spec, check_inputs=check_inputs,
+                   draws=model.train is not None)
 
 
 def convex_if_linear(model: Architecture, l2: float = 0.0, split: Split = "none") -> Convex | None:

@@ -174,6 +174,9 @@ def _network(architecture: Architecture, columns: np.ndarray | None, shape: tupl
         return Model(lambda key: {}, lambda params, inputs: jnp.zeros((inputs.shape[0], outputs))[
             ..., 0 if outputs == 1 else slice(None)])
     network = architecture(shape if columns is None else (len(columns),), outputs)
+    if network.train is not None:
+        raise InputError("a joint prediction sums the outputs of two models as they predict, and has no dropout; give "
+                         "them a dropout of 0.")
     if outputs > 1:
         return network
     return network._replace(apply=lambda params, inputs: network.apply(params, inputs)[..., 0])

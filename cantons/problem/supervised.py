@@ -89,4 +89,6 @@ def _spec(about: dict[str, Any], model: Architecture) -> dict[str, Any] | None:
 
 
 def _single(model: Model) -> Model:
-    return model._replace(apply=lambda params, inputs: model.apply(params, inputs)[..., 0])
+    train = model.train
+    return model._replace(apply=lambda params, inputs: model.apply(params, inputs)[..., 0],
+                          train=train and (lambda params, inputs, key: train(params, inputs, key)[..., 0]))

@@ -7,6 +7,7 @@ trained with, and so are layers that keep running statistics, for which clients 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from glob import escape
 from typing import Any
@@ -23,25 +24,29 @@ from cantons.problem.split import Split, paths
 from cantons.protocol import Array, Key, Problem, PyTree
 from cantons.ranges import check
 
+TRAINED = {"deterministic": False, "train": True, "training": True, "is_training": True}  # arguments of Flax modules
 STATEFUL = ("federated clients have no common place for running statistics; use group or layer "
             "normalisation, which keep none.")
 
 
 def from_functions(init: Callable[[Key], PyTree], apply: Callable[[PyTree, PyTree], Array], *,
+                   train: Callable[[PyTree, PyTree, Key], Array] | None = None,
                    loss: str | PerExample = "softmax", split: Split = "none") -> Problem:
     """A problem from `init(key) -> params`, any pytree, and `apply(params, inputs [B, ...]) -> outputs`.
 
+    `train(params, inputs, key)`, if given, takes the place of `apply` in training: it may draw dropout from its key.
     `loss` is "softmax", "squared" or "logistic", or a function of (outputs, targets) that gives one number
     per example. `split` is "none", "all", "adapter" for a low-rank matrix beside each array of two or more axes, or a
     glob over the parameters' paths, such as "head/*".
     """
-    return _problem(Model(init, apply), loss, split)
+    return _problem(Model(init, apply, train=train), loss, split)
 
 
 def from_equinox(build: Callable[[Key], eqx.Module], *, loss: str | PerExample = "softmax",
                  split: Split = "none") -> Problem:
     """A problem from `build(key)`, which makes an Equinox module of one example; loss and split as above.
 
+    Dropout layers get a key in training, if the module is called as `module(example, key=key)`, and none to predict.
     The split "norm" is that of Equinox's LayerNorm, GroupNorm and RMSNorm.
     """
     if isinstance(build, eqx.Module):
@@ -57,34 +62,48 @@ def from_equinox(build: Callable[[Key], eqx.Module], *, loss: str | PerExample =
         return jax.tree.unflatten(jax.tree.structure(shapes), arrays)
 
     def apply(params, inputs):
-        return jax.vmap(eqx.combine(params, static))(inputs)
+        return jax.vmap(eqx.nn.inference_mode(eqx.combine(params, static)))(inputs)
 
-    return _problem(Model(init, apply, norm_layers=_equinox_norms(shapes)), loss, split)
+    def train(params, inputs, key):
+        module = eqx.combine(params, static)
+        keys = jax.random.split(key, jax.tree.leaves(inputs)[0].shape[0])
+        return jax.vmap(lambda example, key: module(example, key=key))(inputs, keys)
+
+    return _problem(Model(init, apply, norm_layers=_equinox_norms(shapes),
+                          train=train if _drops(skeleton) else None), loss, split)
 
 
 def from_flax(module: Any, example_inputs: PyTree, *, loss: str | PerExample = "softmax",
               split: Split = "none") -> Problem:
     """A problem from a `flax.linen` module and a batch of any inputs, as `module.init` takes them.
 
-    The split "norm" is that of the layers whose parameters have a `scale`, as those that normalise do in Flax.
+    A module that is called with an argument `deterministic`, `train`, `training` or `is_training` is told which it is,
+    and its dropout gets a key in training, and none to predict. The split "norm" is that of the layers whose parameters
+    have a `scale`, as those that normalise do in Flax.
     """
     linen = optional_import("flax.linen", "flax", user="from_flax")
     if not isinstance(module, linen.Module):
         raise InputError(f"from_flax got a {type(module).__name__}; give a flax.linen module, "
                          "or use from_functions.")
-    variables = jax.eval_shape(lambda: module.init(jax.random.key(0), example_inputs))
+    asked = {flag: value for flag, value in TRAINED.items() if flag in inspect.signature(module.__call__).parameters}
+    predicting = {flag: not value for flag, value in asked.items()}
+    variables = jax.eval_shape(lambda: module.init(jax.random.key(0), example_inputs, **predicting))
     beyond = sorted(set(variables) - {"params"})
     if beyond:
         raise InputError(f"the Flax module keeps {', '.join(beyond)} beside its parameters: {STATEFUL}")
 
     def init(key):
-        return module.init(key, example_inputs)["params"]
+        return module.init(key, example_inputs, **predicting)["params"]
 
     def apply(params, inputs):
-        return module.apply({"params": params}, inputs)
+        return module.apply({"params": params}, inputs, **predicting)
+
+    def train(params, inputs, key):
+        return module.apply({"params": params}, inputs, **asked, rngs={"dropout": key})
 
     layers = [path.removesuffix("/scale") for path in paths(variables["params"]) if path.endswith("/scale")]
-    return _problem(Model(init, apply, norm_layers=tuple(f"{escape(layer)}/*" for layer in layers)), loss, split)
+    norms = tuple(f"{escape(layer)}/*" for layer in layers)
+    return _problem(Model(init, apply, norm_layers=norms, train=train if asked else None), loss, split)
 
 
 def _problem(model: Model, loss: str | PerExample, split: Split) -> Problem:
@@ -101,6 +120,19 @@ def _equinox_norms(shapes: PyTree) -> tuple[str, ...]:
 
     marked = jax.tree.map(lambda node: jax.tree.map(lambda leaf: normalises(node), node), shapes, is_leaf=normalises)
     return tuple(escape(path) for path, own in zip(paths(shapes), jax.tree.leaves(marked), strict=True) if own)
+
+
+def _drops(module: eqx.Module) -> bool:
+    """Does an Equinox module draw at random, unless it is told that it predicts?"""
+    def told(node: Any) -> bool:
+        return getattr(node, "inference", None) is False and getattr(node, "p", None) != 0
+
+    if not any(map(told, jax.tree.leaves(module, is_leaf=told))):
+        return False
+    if "key" not in inspect.signature(module.__call__).parameters:  # type: ignore[operator]
+        raise InputError("the Equinox module has a layer that draws at random, such as Dropout, and takes no key; let "
+                         "it be called as module(example, key=key), or give the layer inference=True.")
+    return True
 
 
 def _refuse_state(module: eqx.Module) -> None:

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from cantons.clock import rounds as rounds_clock
-from cantons.data import Centres, Federation, kinds_of, with_validation
+from cantons.data import Centres, Federation, kinds_of, with_keys, with_validation
 from cantons.data.seeds import generator
 from cantons.engine import seed_keys, starting_point
 from cantons.errors import InputError, one_of
@@ -111,6 +111,7 @@ def as_table(recipe: Recipe) -> dict[str, Any]:
 def parts_of(problem: Problem, data: Federation, recipe: Recipe, algorithm: Algorithm, clock: Clock,
              seed: int) -> Parts:
     """What an engine is given."""
+    data = with_keys(data, problem.draws)
     return Parts(problem, recipe, algorithm, clock, data, data.central, seed)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from cantons.data import with_keys
 from cantons.data.checks import as_array, check_sizes, is_real
 from cantons.engine import Arrays, is_shared_model, message_held, personal_models, seed_keys
 from cantons.errors import InputError, unknown
@@ -59,14 +60,14 @@ class Trained:
                 return self.state.server.shared, self.snapshot.start_private
             index = self._index(client)
             row = jax.tree.map(lambda leaf: leaf[index], self.state.clients)
-            return self._personal(self._evaluation_key, self.state.server, row, self.data.clients.train,
-                                  self.data.central, index, message_held(self.state, index))
+            return self._personal(self._evaluation_key, self.state.server, row, self._data.clients.train,
+                                  self._data.central, index, message_held(self.state, index))
 
     def of_clients(self, pick: Callable[[PyTree, PyTree], PyTree]) -> PyTree:
         """One row for each client: what `pick(shared, private)` takes of its personalised model."""
         self._require_data()
         with jax.enable_x64(self.precision == "float64"):
-            return personal_models(self.algorithm, self.data.clients.train, self.data.central, self.state,
+            return personal_models(self.algorithm, self._data.clients.train, self._data.central, self.state,
                                    self._evaluation_key, pick)
 
     def is_one_model(self) -> bool:
@@ -74,7 +75,7 @@ class Trained:
         if self.data is None or jax.tree.leaves(self.snapshot.start_private):
             return False
         client = jax.tree.map(lambda leaf: leaf[0], self.state.clients)
-        train, central = self.data.clients.train, self.data.central
+        train, central = self._data.clients.train, self._data.central
         with jax.enable_x64(self.precision == "float64"):
             return is_shared_model(self.algorithm, self.state.server, self.snapshot.start_private, client, train,
                                    Arrays(train, central, (), self._evaluation_key))
@@ -101,6 +102,11 @@ class Trained:
         if shape is None and self.data is not None and hasattr(self.data.train.inputs, "shape"):
             shape = self.data.input_shape
         return None if shape is None else tuple(shape)
+
+    @property
+    def _data(self) -> Any:
+        """The examples as runs see them: with keys to train with, where the problem draws anything."""
+        return with_keys(self.data, self.problem.draws)
 
     @property
     def _evaluation_key(self) -> Key:

@@ -48,7 +48,7 @@ class NoExamples:
     def sample(self, key: Any, size: int) -> None:
         return None
 
-    def full(self) -> None:
+    def full(self, key: Any = None) -> None:
         return None
 
 
@@ -86,7 +86,7 @@ def _idle(central: Datacenter, server: Any, extra: PyTree = None) -> Trained:
 
 def central_batch(central: Datacenter, step: Array | int, size: int | None) -> Batch | None:
     """The batch of one central step; with a size of None, all examples there are."""
-    return _examples(central).full() if size is None else central.batch(step, size)
+    return _examples(central).full(jax.random.fold_in(central.key, step)) if size is None else central.batch(step, size)
 
 
 def _examples(central: Datacenter) -> Any:

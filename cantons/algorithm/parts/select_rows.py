@@ -164,8 +164,8 @@ class Renumbered:
     def fold(self, size: int, body: Callable[[PyTree, Batch], PyTree], carry: PyTree) -> PyTree:
         return self._data.fold(size, lambda carry, batch: body(carry, self._in_places(batch)), carry)
 
-    def full(self) -> Batch:
-        return self._in_places(self._data.full())
+    def full(self, key: Key | None = None) -> Batch:
+        return self._in_places(self._data.full(key))
 
     def now(self) -> Batch:
         return self._in_places(self._data.now())

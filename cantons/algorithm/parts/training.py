@@ -119,8 +119,9 @@ class Work(NamedTuple):
     def fold(self, key: Key, data: Data, body: Callable[[PyTree, Batch], PyTree], carry: PyTree) -> PyTree:
         """Fold `body` over the batches this work consists of."""
         if self.batch_size is None:
-            whole = data.full()
-            return jax.lax.fori_loop(0, self.steps or self.epochs, lambda _, carry: body(carry, whole), carry)
+            whole = data.full(key)
+            return jax.lax.fori_loop(0, self.steps or self.epochs, lambda number, carry: body(
+                carry, jax.tree.map(lambda batch: batch.again(number), whole, is_leaf=is_batch)), carry)
         if self.steps is not None:
             return jax.lax.fori_loop(0, self.steps, lambda number, carry: body(
                 carry, self.draw(key, data, number)), carry)
@@ -129,6 +130,11 @@ class Work(NamedTuple):
         size = self.batch_size
         return jax.lax.fori_loop(0, self.epochs, lambda number, carry: data.epoch(
             jax.random.fold_in(key, number), size, body, carry), carry)
+
+
+def is_batch(node: Any) -> bool:
+    """For trees of batches: a datacenter may have examples of several kinds, or none."""
+    return isinstance(node, Batch)
 
 
 def trainer(loss: Loss, work: Work, optimizer: LocalOptimizer = PLAIN_STEPS,
