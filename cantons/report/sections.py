@@ -29,7 +29,7 @@ def lead(groups: Sequence[Group]) -> str:
         methods = f"{_listed(list(seeds))} with {_seeds(len(groups[0].runs))}{' each' if len(groups) > 1 else ''}"
     else:
         methods = _listed([f"{label} ({_seeds(count)})" for label, count in seeds.items()])
-    rounds = sorted({group.study["rounds"] for group in groups})
+    rounds = sorted({group.runs[0].before + group.study["rounds"] for group in groups})
     length = " to ".join(dict.fromkeys(str(edge) for edge in (rounds[0], rounds[-1])))
     sentence = (f"{methods}: {length} rounds on {data['name']}, {data['population']} clients with {data['examples']} "
                 f"training examples in all. Scores are the {metrics(groups)[0]} {scored_on(groups)}; "
@@ -222,7 +222,7 @@ def _notices(groups: Sequence[Group]) -> list[str]:
     key = f"{scored_set(groups)}.personal.{metrics(groups)[0]}.mean"
     found = []
     for run in (run for group in groups for run in group.runs):
-        done, asked = run.history[-1]["round"], run.study["rounds"]
+        done, asked = run.history[-1]["round"], run.before + run.study["rounds"]
         if done < asked:
             found.append(f"{run.folder} is not over: what is shown ends at round {done} of {asked}.")
         if not np.isfinite(run.column(key)[-1]):
