@@ -3,23 +3,26 @@
 import json
 import signal
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
 
 import cantons as ct
+from cantons.engine import seed_keys, starting_point
 from cantons.protocol import Start
 from cantons.report.collect import collect
 from cantons.study.read import check_study, read_study
 from cantons.study.reading import read_clients, read_evaluations
+from cantons.study.resolve import resolve
 from cantons.study.stage_tables import merged_stages
+from cantons.study.warm_start import check_follows, start_from
 
-DATA = ct.synthetic(clients=7, features=4, classes=3, largest=40, seed=0, new=2)
+DATA = ct.synthetic(clients=7, features=4, classes=3, largest=40, seed=0)
 NAMES = DATA.clients.names
-WHOLE, OUTPUT, HIDDEN = (ct.classification(DATA, ct.mlp(hidden=(3,)), split=split) for split in (
-    "none", "output", "input"))
+WHOLE, OUTPUT = (ct.classification(DATA, ct.mlp(hidden=(3,)), split=split) for split in ("none", "output"))
 PERSONAL, SHARED = "test.personal.loss.mean", "test.shared.loss.mean"
-STILL = {"step_size": 1e-12, "fit_epochs": 1}  # trains without moving
+TUNING = ct.independent(parts="private", step_size=1e-12, fit_epochs=1)  # trains without moving
 STUDY = """
 rounds = 2
 cohort = 3
@@ -31,7 +34,6 @@ clients = 7
 features = 4
 classes = 3
 largest = 40
-new = 2
 
 [problem]
 name = "classification"
@@ -68,83 +70,84 @@ class Listener(ct.Callback):
             signal.raise_signal(signal.SIGINT)
 
 
-def private_of(result, name):
-    return jax.device_get(result.model.parts(name)[1])
-
-
 def same(left, right):
     jax.tree.map(np.testing.assert_array_equal, left, right)
 
 
 @pytest.fixture(scope="module")
-def pretrained(tmp_path_factory):
-    return ct.run(WHOLE, DATA, ct.fedavg(step_size=0.5), rounds=2, cohort=3, out=tmp_path_factory.mktemp("w") / "first")
+def staged(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("staged")
+    (folder / "study.toml").write_text(STUDY)
+    return read_study(folder / "study.toml").run(out=folder / "run")
 
 
-@pytest.fixture(scope="module")
-def personal(pretrained):
-    return ct.run(OUTPUT, DATA, ct.fedalt(private_step_size=0.5, fit_epochs=1), rounds=3, cohort=3, initial=pretrained)
+@pytest.fixture
+def pretrained(staged):
+    return staged.before["pretraining"]
 
 
-def test_a_part_that_was_shared_becomes_private_and_nothing_is_lost(pretrained):
-    after = ct.run(OUTPUT, DATA, ct.independent(**STILL), rounds=1, initial=pretrained)
-    for row in after.history:
-        assert row[PERSONAL] == pytest.approx(pretrained.final[SHARED], rel=1e-6)
-        assert row[SHARED] == pytest.approx(pretrained.final[SHARED], rel=1e-6)
-        assert row["new_test.personal.loss.mean"] == pytest.approx(pretrained.final["new_test.shared.loss.mean"])
+@pytest.fixture
+def personal(staged):
+    return staged.before["training"]
+
+
+def start(problem, initial, data=DATA, recipe=TUNING, notice=lambda sentence: None):
+    """Where a run would begin."""
+    parts = resolve(problem, data, recipe, rounds=1, engine=ct.Local()).parts
+    return start_from(initial, parts, data, notice)
+
+
+def test_a_part_that_was_shared_becomes_private_and_nothing_is_lost(pretrained, personal):
+    assert personal.history[0][SHARED] == pytest.approx(pretrained.final[SHARED], rel=1e-6)
+    begun = start(OUTPUT, pretrained)
+    assert begun.privates is None  # all clients have the one model
+    together = eqx.combine(begun.shared, begun.private)
+    same(together, pretrained.model.parts()[0])
+    back = start(WHOLE, personal, recipe=ct.fedavg())
+    same(back.shared, eqx.combine(*personal.model.parts()))
 
 
 def test_every_client_goes_on_with_its_own_private_part(personal):
-    after = ct.run(OUTPUT, DATA, ct.independent(parts="private", **STILL), rounds=1, initial=personal)
-    assert after.history[0][PERSONAL] == pytest.approx(personal.final[PERSONAL], rel=1e-6)
-    assert after.history[0][SHARED] == pytest.approx(personal.final[SHARED], rel=1e-6)
-    weights = [private_of(after, name)["layer1"]["weight"] for name in NAMES]
-    assert len({weight.tobytes() for weight in weights}) == len(NAMES)
-    for name, weight in zip(NAMES, weights, strict=True):
-        np.testing.assert_allclose(weight, private_of(personal, name)["layer1"]["weight"], atol=1e-6)
+    after = ct.run(OUTPUT, DATA, TUNING, rounds=1, initial=personal)
+    for row in after.history:
+        assert row[PERSONAL] == pytest.approx(personal.final[PERSONAL], rel=1e-5)
+        assert row[SHARED] == pytest.approx(personal.final[SHARED], rel=1e-6)
+    begun = start(OUTPUT, personal).privates["layer1"]["weight"]
+    assert len({weight.tobytes() for weight in begun}) == len(NAMES)
+    np.testing.assert_allclose(after.model.state.clients.private["layer1"]["weight"], begun, atol=1e-6)
+    for name, weight in zip(NAMES, begun, strict=True):
+        np.testing.assert_allclose(weight, personal.model.parts(name)[1]["layer1"]["weight"], atol=1e-6)
+
+
+def test_clients_that_keep_no_private_part_are_given_none(personal):
+    assert start(OUTPUT, personal, recipe=ct.ffgg(private_init="fixed")).privates is None
+    assert start(OUTPUT, personal, recipe=ct.ffgg(private_init="last")).privates is not None
 
 
 def test_private_parts_find_their_clients_by_name_and_strangers_begin_with_the_common_one(personal):
-    rows = {name: (DATA.train.client(index), DATA.test.client(index)) for index, name in enumerate(NAMES)}
-    order = [NAMES[3], NAMES[0]]
-    inputs, targets, clients = [], [], []
-    for name in order:
-        batch = rows[name][0].full()
-        real = np.asarray(batch.mask) > 0
-        inputs.append(np.asarray(batch.inputs)[real])
-        targets.append(np.asarray(batch.targets)[real])
-        clients += [name] * int(real.sum())
-    clients[-5:] = ["stranger"] * 5
-    fewer = ct.federation(np.concatenate(inputs), np.concatenate(targets), clients, classes=3, test=0)
-    listener = Listener()
-    after = ct.run(OUTPUT, fewer, ct.independent(parts="private", **STILL), rounds=1, initial=personal,
-                   callbacks=[listener])
-    assert "1 of the 3 clients were not in the run before" in listener.told[0] and "stranger" in listener.told[0]
-    for name in order:
-        jax.tree.map(lambda left, right: np.testing.assert_allclose(left, right, atol=1e-6),
-                     private_of(after, name), private_of(personal, name))
-    jax.tree.map(lambda left, right: np.testing.assert_allclose(left, right, atol=1e-6),
-                 private_of(after, "stranger"), personal.model.parts()[1])
+    names, told = [NAMES[3], "stranger", NAMES[0]], []
+    fewer = ct.federation(np.ones((6, 4)), np.arange(6) % 3, np.repeat(names, 2), classes=3, test=0)
+    begun = start(OUTPUT, personal, fewer, notice=told.append)
+    assert "1 of the 3 clients were not in the run before" in told[0] and "stranger" in told[0]
+    everybody, common = start(OUTPUT, personal).privates["layer1"]["weight"], begun.private["layer1"]["weight"]
+    for name, weight in zip(fewer.clients.names, begun.privates["layer1"]["weight"], strict=True):
+        np.testing.assert_array_equal(weight, common if name == "stranger" else everybody[NAMES.index(name)])
 
 
 def test_a_run_folder_and_its_model_begin_a_run_as_its_result_does(pretrained):
-    found = [ct.run(OUTPUT, DATA, ct.fedalt(), rounds=1, initial=initial) for initial in (
+    found = [jax.device_get(start(OUTPUT, initial)) for initial in (
         pretrained, str(pretrained.folder), ct.load(pretrained.folder))]
-    for other in found[1:]:
-        same(found[0].model.state, other.model.state)
-        assert other.final[PERSONAL] == found[0].final[PERSONAL]
+    same(found[0], found[1])
+    same(found[0], found[2])
 
 
-def test_private_parts_may_be_given_by_hand():
+def test_private_parts_of_other_shapes_are_refused():
     shared, private = OUTPUT.init(jax.random.key(0))
-    rows = jax.tree.map(lambda leaf: np.stack([np.asarray(leaf) + index for index in range(len(NAMES))]), private)
-    after = ct.run(OUTPUT, DATA, ct.independent(parts="private", **STILL), rounds=1,
-                   initial=Start(shared, private, rows))
-    np.testing.assert_allclose(after.model.state.clients.private["layer1"]["weight"], rows["layer1"]["weight"],
-                               atol=1e-6)
-    fewer = jax.tree.map(lambda leaf: leaf[:2], rows)
+    rows = jax.tree.map(lambda leaf: np.stack([np.asarray(leaf)] * 2), private)
     with pytest.raises(ct.InputError, match=r"initial.privates has the shapes \(2, 3\)"):
-        ct.run(OUTPUT, DATA, ct.fedalt(), rounds=1, initial=Start(shared, private, fewer))
+        ct.run(OUTPUT, DATA, TUNING, rounds=1, initial=Start(shared, private, rows))
+    with pytest.raises(ct.InputError, match="initial is a int; give a result"):
+        ct.run(OUTPUT, DATA, TUNING, rounds=1, initial=3)
 
 
 @pytest.mark.parametrize("problem, words", [
@@ -153,29 +156,22 @@ def test_private_parts_may_be_given_by_hand():
 def test_a_problem_of_other_shapes_is_refused(pretrained, problem, words):
     with pytest.raises(ct.InputError, match=words):
         ct.run(problem, DATA, ct.fedavg(), rounds=1, initial=pretrained)
+    with pytest.raises(ct.InputError, match=words):
+        check_follows(WHOLE, problem)
 
 
 def test_parameters_that_the_run_before_has_not_begin_as_the_problem_begins_them(pretrained):
-    deeper, listener = ct.classification(DATA, ct.mlp(hidden=(3, 3))), Listener()
-    after = ct.run(deeper, DATA, ct.independent(**STILL), rounds=1, initial=pretrained, callbacks=[listener])
-    assert "begin anew" in listener.told[0] and "layer2/weight" in listener.told[0]
-    fresh = ct.run(deeper, DATA, ct.independent(**STILL), rounds=1)
-    (shared, _), (own, _) = after.model.parts(), fresh.model.parts()
-    same(shared["layer2"], own["layer2"])
-    same(shared["layer0"], pretrained.model.parts()[0]["layer0"])
+    deeper, told = ct.classification(DATA, ct.mlp(hidden=(3, 3))), []
+    begun = start(deeper, pretrained, recipe=ct.fedavg(), notice=told.append)
+    assert "begin anew" in told[0] and "layer2/weight" in told[0]
+    same(begun.shared["layer2"], starting_point(deeper, seed_keys(0)[0]).shared["layer2"])
+    same(begun.shared["layer0"], pretrained.model.parts()[0]["layer0"])
 
 
 def test_what_is_both_shared_and_private_cannot_be_split_anew():
-    before = ct.run(ct.residual(DATA), DATA, ct.fedres_avg(), rounds=1)
+    check_follows(ct.residual(DATA), ct.residual(DATA))
     with pytest.raises(ct.InputError, match="shared and a private parameter .*cannot be split anew"):
-        ct.run(ct.logistic(DATA), DATA, ct.fedavg(), rounds=1, initial=before)
-
-
-@pytest.fixture(scope="module")
-def staged(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("staged")
-    (folder / "study.toml").write_text(STUDY)
-    return read_study(folder / "study.toml").run(out=folder / "run")
+        check_follows(ct.residual(DATA), ct.logistic(DATA))
 
 
 def test_stages_are_runs_each_from_the_end_of_the_one_before(staged):
@@ -200,13 +196,14 @@ def test_the_run_folder_is_that_of_the_last_stage_and_tells_of_all(staged):
     assert json.loads((staged.folder / "study.json").read_text())["stages"].keys() == {"1-pretraining", "2-training"}
 
 
-@pytest.mark.parametrize("stop_after", [1, 3, 5])
-def test_a_staged_run_that_was_stopped_in_any_stage_goes_on_to_the_same_bits(staged, tmp_path, stop_after):
+def test_a_staged_run_that_was_stopped_in_every_stage_goes_on_to_the_same_bits(staged, tmp_path):
     study = read_study(staged.folder.parent / "study.toml")
-    listener = Listener(stop_after)
-    with pytest.raises(KeyboardInterrupt):
-        study.run(out=tmp_path / "run", callbacks=[listener])
-    assert f"--resume --out {tmp_path / 'run'}" in listener.told[-1]
+    for stage, rounds in enumerate((1, 2, 2)):  # of its stages 2, 2 and 1
+        listener = Listener(rounds)
+        with pytest.raises(KeyboardInterrupt):
+            study.run(out=tmp_path / "run", resume=stage > 0, callbacks=[listener])
+        assert f"--resume --out {tmp_path / 'run'}" in listener.told[-1]
+        assert len(list(tmp_path.glob("run/**/checkpoints"))) == stage + 1
     with pytest.raises(ct.InputError, match="already holds a run"):
         study.run(out=tmp_path / "run")
     after = study.run(out=tmp_path / "run", resume=True)
