@@ -121,7 +121,7 @@ def read_run(path: Path) -> Run:
                          f"{study['data']['population']} clients; run its study again.")
     before, history = _with_stages(path, history)
     run = Run(path, study, read_environment(path), history, clients, before)
-    if not any(_metrics(run, place) for place in SETS):
+    if not any(_metrics(run, place) for place in (*SETS, *_sets(run))):
         raise InputError(f"{path} has no test scores: its metrics.jsonl lacks test.personal.accuracy.mean and "
                          "test.personal.loss.mean; run it on data with test rows, or on a stream.")
     return run
@@ -186,14 +186,23 @@ def diagnostics(groups: Sequence[Group]) -> dict[str, str]:
 
 
 def scored_set(groups: Sequence[Group]) -> str:
-    """The test rows ("test"), or the stream ("online") where not all runs have test rows."""
+    """The clients' test rows ("test"); where not all runs have any, the stream ("online"), or a set that is nobody's.
+
+    Of several such sets it is the last: the one of all, where there are one of the clients and one of the datacenter.
+    """
     runs = [run for group in groups for run in group.runs]
-    for place in SETS:
+    for place in (*SETS, *reversed(_sets(runs[0]))):
         if all(_metrics(run, place) for run in runs):
             return place
     untested = next(run for run in runs if not _metrics(run, "test"))
     raise InputError(f"{untested.folder} has no test rows, and not all of these runs met a stream; compare runs that "
                      "were scored on the same kind of rows.")
+
+
+def headline(groups: Sequence[Group]) -> str:
+    """The column that methods are compared by: of the personalised models, unless nobody's test set is all there is."""
+    place, metric = scored_set(groups), metrics(groups)[0]
+    return f"{place}.personal.{metric}.mean" if place in SETS else f"{place}.shared.{metric}"
 
 
 def differences(studies: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
@@ -213,7 +222,15 @@ def shown(value: Any) -> str:
     return "–" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
+def _sets(run: Run) -> list[str]:
+    """The test sets that are nobody's in particular."""
+    return list(dict.fromkeys(name for key in run.history[-1] for name, between, metric in [key.partition(".shared.")]
+                              if between and "." not in name + metric))
+
+
 def _metrics(run: Run, place: str) -> list[str]:
+    if place not in SETS:
+        return [metric for metric in METRICS if f"{place}.shared.{metric}" in run.history[-1]]
     scored = SETS[place] in run.clients and (run.numbers(SETS[place]) > 0).any()
     return [metric for metric in METRICS if scored and f"{place}.personal.{metric}" in run.clients
             and f"{place}.personal.{metric}.mean" in run.history[-1]]
