@@ -118,6 +118,7 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.study.result import Trained as Trained
     from cantons.study.rollouts import rollouts as rollouts
     from cantons.study.run import run as run
+    from cantons.study.stages import run_stages as run_stages
     from cantons.study.with_models import run_with_models as run_with_models
 
 __version__ = "0.1.0"
@@ -149,6 +150,7 @@ _HOMES = {
     "cantons.study.result": "Result Trained",
     "cantons.study.rollouts": "rollouts",
     "cantons.study.run": "run",
+    "cantons.study.stages": "run_stages",
     "cantons.study.with_models": "run_with_models",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -65,9 +65,12 @@ def _check(studies: Sequence[Study]) -> None:
 
 
 def _check_scored(study: Study, data: Federation) -> None:
-    """Refuse runs that nothing could be said about: a comparison needs test rows, or a stream scored as it is met."""
+    """Refuse runs that nothing could be said about: a comparison needs test rows, or a stream scored as it is met.
+
+    A test set that is nobody's in particular will do: the shared models are then compared on it.
+    """
     clock = study.tables.get("clock", {"name": "rounds"})
-    if not data.test.sizes.any() and build_clock(make_recipe("clock", clock), data).online is None:
+    if not data.test.sizes.any() and not data.sets and build_clock(make_recipe("clock", clock), data).online is None:
         raise InputError(f"{data.name} has no test rows to compare by; set some aside (in [data]: test = 0.2), or run "
                          "under the online clock.")
 

@@ -140,9 +140,11 @@ def compare(studies: tuple[Path, ...], seeds: int, out: Path, rounds: int | None
 @click.option("--out", type=click.Path(path_type=Path), help="Where the runs go.  [default: results/sweep-NAME]")
 @click.option("--rounds", type=click.IntRange(min=1), help="Train for this many rounds instead.")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a key of the study.")
+@click.option("--choose", metavar="NUMBER", help="Choose by this number of the last evaluation instead, such as "
+              "inference.shared.accuracy; no rows are held back.")
 @ACCEPT_CHANGES
 def sweep(study: Path, grids: tuple[str, ...], seeds: int, out: Path | None, rounds: int | None,
-          changes: tuple[str, ...], accept_changes: bool) -> None:
+          changes: tuple[str, ...], choose: str | None, accept_changes: bool) -> None:
     """Try all combinations of the grid and choose by validation rows, held back from training.
 
     A stream is chosen by what it is charged on its way, each example before it is learned from.
@@ -157,7 +159,7 @@ def sweep(study: Path, grids: tuple[str, ...], seeds: int, out: Path | None, rou
     folder = out or Path("results") / f"sweep-{study.stem}"
     with show.watching() as watcher:
         by, metric, outcomes = play(study, parsed_grid(grids), seeds, folder, parsed(changes) | asked, watcher,
-                                    accept_changes)
+                                    accept_changes, choose)
     show.sweep(by, metric, outcomes, seeds)
     click.echo(f"run folders: {folder}/<point>-<seed>")
 

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from cantons.data import Federation, label_counts, label_skew
 from cantons.errors import InputError
-from cantons.report.collect import collect, scored_set
+from cantons.report.collect import SETS, collect, scored_set
 from cantons.report.numbers import score
 from cantons.report.skew import write_skew
 from cantons.report.table import COLUMNS, cells, comparison_rows
@@ -89,8 +89,10 @@ def comparison(folders: Sequence[Path]) -> None:
     spread = f"; mean ± deviation of {max(seeds)} seeds" if len(seeds) == 1 and max(seeds) > 1 else ""
     if any(row["error"] is not None for row in rows):
         spread = "; mean ± standard error of a sample of the clients"
-    rows_scored = ("of each example before it was learned from" if scored_set(groups) == "online" else
-                   f"on the test set: {groups[0].study['data']['test_set']}")
+    place = scored_set(groups)
+    rows_scored = ("of each example before it was learned from" if place == "online" else
+                   f"on the test set: {groups[0].study['data']['test_set']}" if place in SETS else
+                   f"of the shared model on the test set: {place}")
     console.print(Text(f"{rows[0]['metric']} {rows_scored}{spread}"))
     console.print(_table(cells(rows, gone)))
 
@@ -106,8 +108,9 @@ def sweep(by: str, metric: str, outcomes: Sequence[Outcome], seeds: int) -> None
         numbers = ("–", "–") if outcome.failure else (score(outcome.score) + spread, tested)
         rows.append([*map(str, outcome.point.values()), *numbers])
     console = _console()
-    console.print(Text(f"personal {metric}, mean of {seeds} seed{'s' if seeds > 1 else ''}; best by "
-                       f"{'validation' if by == 'validation' else 'what the stream cost'} first"))
+    best = {"validation": "best by validation first", "online": "best by what the stream cost first"}
+    score_of = f"personal {metric}" if by in best else by
+    console.print(Text(f"{score_of}, mean of {seeds} seed{'s' if seeds > 1 else ''}; {best.get(by, 'best first')}"))
     console.print(_table(rows))
     for outcome in outcomes:
         if outcome.failure:

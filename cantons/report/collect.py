@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 
 from cantons.errors import InputError
+from cantons.study.folder import Folder
 from cantons.study.plain import flat
 from cantons.study.reading import SHOWN, as_number, read_clients, read_environment, read_evaluations, read_study
 
 METRICS = ("accuracy", "loss")  # what a report can score by; the first that every run has is its headline
 SETS = {"test": "test_examples", "online": "train_examples"}  # where scores come from: the first that every run has
+# What grows from round to round.
+ADDED_UP = ("uploads", "bytes_down", "bytes_up", "bytes_per_client", "rejected_uploads", "skipped_rounds", "seconds")
 APART = ("seed", "checkpoint_every", "keep")  # what may differ between the runs of one group
 
 
@@ -28,6 +31,7 @@ class Run:
     environment: Mapping[str, Any]
     history: Sequence[Mapping[str, Any]]
     clients: Mapping[str, Sequence[str]]  # the columns of clients.csv
+    before: int = 0  # rounds of the stages before its last one, which are in its history too
 
     def column(self, key: str) -> np.ndarray:
         """One number of every evaluation; NaN where it is missing."""
@@ -115,11 +119,29 @@ def read_run(path: Path) -> Run:
     if len(clients["client"]) != study["data"]["population"]:
         raise InputError(f"{path / 'clients.csv'} has {len(clients['client'])} rows, and its study.json speaks of "
                          f"{study['data']['population']} clients; run its study again.")
-    run = Run(path, study, read_environment(path), history, clients)
-    if not any(_metrics(run, place) for place in SETS):
+    before, history = _with_stages(path, history)
+    run = Run(path, study, read_environment(path), history, clients, before)
+    if not any(_metrics(run, place) for place in (*SETS, *_sets(run))):
         raise InputError(f"{path} has no test scores: its metrics.jsonl lacks test.personal.accuracy.mean and "
                          "test.personal.loss.mean; run it on data with test rows, or on a stream.")
     return run
+
+
+def _with_stages(path: Path, history: list[dict[str, Any]]) -> tuple[int, list[dict[str, Any]]]:
+    """The rounds of earlier stages, and one history of all: rounds, traffic and times go on from stage to stage.
+
+    Where one stage ends another begins: of these two evaluations, the second stays.
+    """
+    rounds, so_far = 0, dict.fromkeys(ADDED_UP, 0)
+    whole: list[dict[str, Any]] = []
+    for rows in (*map(read_evaluations, Folder(path).stages()), history):
+        whole = [row for row in whole if row["round"] < rounds]
+        whole += [{**row, "round": rounds + row["round"], **{
+            key: row[key] + total for key, total in so_far.items() if isinstance(row.get(key), int | float)}}
+            for row in rows]
+        rounds = whole[-1]["round"] if whole else 0
+        so_far = {key: whole[-1].get(key, total) for key, total in so_far.items()} if whole else so_far
+    return rounds - history[-1]["round"], whole
 
 
 def metrics(groups: Sequence[Group]) -> list[str]:
@@ -164,14 +186,23 @@ def diagnostics(groups: Sequence[Group]) -> dict[str, str]:
 
 
 def scored_set(groups: Sequence[Group]) -> str:
-    """The test rows ("test"), or the stream ("online") where not all runs have test rows."""
+    """The clients' test rows ("test"); where not all runs have any, the stream ("online"), or a set that is nobody's.
+
+    Of several such sets it is the last: the one of all, where there are one of the clients and one of the datacenter.
+    """
     runs = [run for group in groups for run in group.runs]
-    for place in SETS:
+    for place in (*SETS, *reversed(_sets(runs[0]))):
         if all(_metrics(run, place) for run in runs):
             return place
     untested = next(run for run in runs if not _metrics(run, "test"))
     raise InputError(f"{untested.folder} has no test rows, and not all of these runs met a stream; compare runs that "
                      "were scored on the same kind of rows.")
+
+
+def headline(groups: Sequence[Group]) -> str:
+    """The column that methods are compared by: of the personalised models, unless nobody's test set is all there is."""
+    place, metric = scored_set(groups), metrics(groups)[0]
+    return f"{place}.personal.{metric}.mean" if place in SETS else f"{place}.shared.{metric}"
 
 
 def differences(studies: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
@@ -191,7 +222,15 @@ def shown(value: Any) -> str:
     return "–" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
+def _sets(run: Run) -> list[str]:
+    """The test sets that are nobody's in particular."""
+    return list(dict.fromkeys(name for key in run.history[-1] for name, between, metric in [key.partition(".shared.")]
+                              if between and "." not in name + metric))
+
+
 def _metrics(run: Run, place: str) -> list[str]:
+    if place not in SETS:
+        return [metric for metric in METRICS if f"{place}.shared.{metric}" in run.history[-1]]
     scored = SETS[place] in run.clients and (run.numbers(SETS[place]) > 0).any()
     return [metric for metric in METRICS if scored and f"{place}.personal.{metric}" in run.clients
             and f"{place}.personal.{metric}.mean" in run.history[-1]]
@@ -215,7 +254,7 @@ def _labels(studies: Sequence[Mapping[str, Any]]) -> list[str]:
     names = [study["name"] for study in studies]
     if len(set(names)) == len(names) > 1:
         return names
-    algorithms = [study["algorithm"]["name"] for study in studies]
+    algorithms = [study["name"] if "stages" in study else study["algorithm"]["name"] for study in studies]
     labels = []
     for place, algorithm in enumerate(algorithms):
         rivals = [rival for rival, name in enumerate(algorithms) if name == algorithm]

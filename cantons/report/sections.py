@@ -10,7 +10,17 @@ from typing import Any
 import numpy as np
 
 from cantons.report import figures
-from cantons.report.collect import Group, diagnostics, differences, metrics, scored_set, shown, test_sets
+from cantons.report.collect import (
+    SETS,
+    Group,
+    diagnostics,
+    differences,
+    headline,
+    metrics,
+    scored_set,
+    shown,
+    test_sets,
+)
 from cantons.report.collect import populations as of_populations
 from cantons.report.duel import verdict
 from cantons.report.markup import element, figure, folded, gallery, table
@@ -29,7 +39,7 @@ def lead(groups: Sequence[Group]) -> str:
         methods = f"{_listed(list(seeds))} with {_seeds(len(groups[0].runs))}{' each' if len(groups) > 1 else ''}"
     else:
         methods = _listed([f"{label} ({_seeds(count)})" for label, count in seeds.items()])
-    rounds = sorted({group.study["rounds"] for group in groups})
+    rounds = sorted({group.runs[0].before + group.study["rounds"] for group in groups})
     length = " to ".join(dict.fromkeys(str(edge) for edge in (rounds[0], rounds[-1])))
     sentence = (f"{methods}: {length} rounds on {data['name']}, {data['population']} clients with {data['examples']} "
                 f"training examples in all. Scores are the {metrics(groups)[0]} {scored_on(groups)}; "
@@ -128,6 +138,8 @@ def clients(groups: Sequence[Group], reference: Group) -> str:
     A method that stands alone has its personalised models held against its shared one, where there are test rows.
     """
     metric, scored = metrics(groups)[0], scored_set(groups)
+    if scored not in SETS:
+        return ""
     upwards, alone = metric == "accuracy", len(groups) == 1
     models = MODELS if scored == "test" else {"personal": MODELS["personal"]}
     keys = {model: f"{scored}.{model}.{metric}" for model in models}
@@ -151,10 +163,13 @@ def clients(groups: Sequence[Group], reference: Group) -> str:
 def communication(groups: Sequence[Group]) -> str:
     """Scores against bytes."""
     metric, scored = metrics(groups)[0], scored_set(groups)
-    drawn = [figure(f"{title}: {metric}", partial(
-        figures.traffic, groups, f"{scored}.personal.{metric}.{statistic}", f"{scored} {metric}"))
-        for statistic, title in (("mean", "Mean of the clients"), ("worst10", "Worst tenth of the clients"))]
-    note = "Personalised models, against what a client has sent and received so far."
+    by_clients = {f"{scored}.personal.{metric}.{statistic}": title for statistic, title in (
+        ("mean", "Mean of the clients"), ("worst10", "Worst tenth of the clients"))}
+    titles = by_clients if scored in SETS else {headline(groups): scored.capitalize()}
+    drawn = [figure(f"{title}: {metric}", partial(figures.traffic, groups, key, f"{scored} {metric}"))
+             for key, title in titles.items()]
+    models = "Personalised models" if scored in SETS else "The shared model"
+    note = f"{models}, against what a client has sent and received so far."
     return element("h2", "Communication") + element("p", note, "note") + gallery(drawn)
 
 
@@ -204,10 +219,14 @@ def scored_on(groups: Sequence[Group]) -> str:
     """Which rows the scores are of, as a sentence has it."""
     if scored_set(groups) == "online":
         return "of each example before it was learned from"
+    if scored_set(groups) not in SETS:
+        return f"of the shared model on the test set “{scored_set(groups)}”"
     return f"on the test set “{groups[0].study['data'].get('test_set', 'of each client')}”"
 
 
 def _counted(groups: Sequence[Group]) -> str:
+    if scored_set(groups) not in SETS:
+        return "every example counts the same"
     counts = sorted({group.study["evaluate_clients"] for group in groups if group.study.get("evaluate_clients")})
     sample = f"; {' or '.join(map(str, counts))} clients were scored, drawn by the seed" if counts else ""
     return f"every client counts the same{sample}"
@@ -219,10 +238,10 @@ def _headline(groups: Sequence[Group]) -> str:
 
 def _notices(groups: Sequence[Group]) -> list[str]:
     """Runs that are not over, and runs whose scores are not numbers any more."""
-    key = f"{scored_set(groups)}.personal.{metrics(groups)[0]}.mean"
+    key = headline(groups)
     found = []
     for run in (run for group in groups for run in group.runs):
-        done, asked = run.history[-1]["round"], run.study["rounds"]
+        done, asked = run.history[-1]["round"], run.before + run.study["rounds"]
         if done < asked:
             found.append(f"{run.folder} is not over: what is shown ends at round {done} of {asked}.")
         if not np.isfinite(run.column(key)[-1]):

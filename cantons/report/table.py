@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cantons.report.collect import Group, Run, diagnostics, metrics, scored_set, test_sets
+from cantons.report.collect import Group, Run, diagnostics, headline, metrics, scored_set, test_sets
 from cantons.report.numbers import score
 
 COLUMNS = {  # the title of each, and what it means where that is not plain
@@ -27,29 +27,30 @@ COLUMNS = {  # the title of each, and what it means where that is not plain
 }
 
 REGRETS = ("online.collective_regret", "online.regret", "online.personal.regret.mean")  # a run has one of them
-BESIDE = ("metric", "spread", "error")  # about other columns
+BESIDE = ("metric", "headline", "spread", "error")  # about other columns
 BOUNDS = ("online.collective_bound", "online.regret_bound")
 
 
 def comparison_rows(groups: Sequence[Group]) -> list[dict[str, Any]]:
     """One row per method: its score at the end, as the mean over seeds, and what it cost.
 
-    "metric" says what the scores are, "spread" is the standard deviation over seeds of "personal", or of "online" where
-    there are no test rows; "error" is the standard error of "personal" where a sample of the clients was scored, by one
-    seed: the spread over several has it inside, because each draws its own sample. A number that the runs do not have,
-    or that is not finite, is None. Last come, under their own names, the shared model's scores on test sets that are
-    nobody's in particular, and diagnostics.
+    "metric" says what the scores are, "headline" which column methods are compared by: "personal", or where clients
+    have no test rows "online" or a test set. "spread" is its standard deviation over seeds; "error" is the standard
+    error of "personal" where a sample of the clients was scored, by one seed: the spread over several has it inside,
+    because each draws its own sample. A number that the runs do not have, or that is not finite, is None. Last come,
+    under their own names, the shared model's scores on test sets that are nobody's in particular, and diagnostics.
     """
     metric, place = metrics(groups)[0], scored_set(groups)
     tested = place == "test"
     rows = []
     for group in groups:
-        personal = group.final(f"{place}.personal.{metric}.mean")
+        found = group.final(headline(groups))
         rows.append({
             "method": group.label, "seeds": len(group.runs), "metric": metric,
-            "personal": _mean(personal) if tested else None,
-            "spread": _finite(personal.std(ddof=1)) if len(personal) > 1 else None,
-            "error": _mean(group.final(f"test.personal.{metric}.error")) if tested and len(personal) == 1 else None,
+            "headline": "personal" if tested else place,
+            "personal": _mean(found) if tested else None,
+            "spread": _finite(found.std(ddof=1)) if len(found) > 1 else None,
+            "error": _mean(group.final(f"test.personal.{metric}.error")) if tested and len(found) == 1 else None,
             "worst10": _mean(group.final(f"{place}.personal.{metric}.worst10")),
             "shared": _mean(group.final(f"test.shared.{metric}.mean")) if tested else None,
             "new_clients": _mean(group.final(f"new_test.personal.{metric}.mean")) if tested else None,
@@ -99,9 +100,8 @@ def _words(row: Mapping[str, Any], key: str) -> str:
         return str(value)
     if key in ("kib_per_client", "ms_per_round"):
         return f"{value:,.{0 if value >= 100 else 1 if key == 'kib_per_client' else 2}f}"
-    headline = "online" if row["personal"] is None else "personal"
     around = row["error"] if row["spread"] is None else row["spread"]
-    return score(value) + (f" ± {score(around, beside=value)}" if key == headline and around is not None else "")
+    return score(value) + (f" ± {score(around, beside=value)}" if key == row["headline"] and around is not None else "")
 
 
 def _seconds_per_round(run: Run) -> float:

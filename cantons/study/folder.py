@@ -6,6 +6,7 @@
     clients.csv      the latest evaluation, one row per client
     checkpoints/     the newest few states
     summary.json     written at the end: the last evaluation, times, traffic
+    stages/          of a study with stages: the run folders of those before the last, which is here
     .lock            who is writing, while somebody is
     *.damaged        what was found damaged, set aside
 """
@@ -18,7 +19,8 @@ import io
 import json
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -46,6 +48,7 @@ from cantons.study.plain import plain
 from cantons.study.reading import read_clients, read_environment, read_summary, read_table
 
 PACKAGES = ("cantons", "jax", "jaxlib", "numpy", "optax", "equinox", "scikit-learn", "flax", "torch", "vowpalwabbit")
+STAGES = "stages"
 FILES = ("study.json", "environment.json", "metrics.jsonl", "clients.csv", "summary.json")
 # Every study that was ever run has these.
 KEYS = ("name", "seed", "rounds", "algorithm", "data")
@@ -89,6 +92,15 @@ class Folder:
             raise
         return self
 
+    @contextmanager
+    def opened(self, study: Mapping[str, Any], resume: bool, accept_changes: bool = False) -> Iterator[Folder]:
+        """Open it unless it is, and leave it as it was."""
+        if self.lock is not None:
+            yield self
+        else:
+            with self.open(study, resume, accept_changes):
+                yield self
+
     def close(self) -> None:
         """Let others write."""
         if self.lock is not None:
@@ -102,11 +114,21 @@ class Folder:
         self.close()
 
     def has_begun(self) -> bool:
-        """Whether there is anything to lose: an evaluation, a checkpoint or a summary."""
+        """Whether there is anything to lose, of this run or of the stages before it."""
+        return self.holds_run() or any(Folder(stage).has_begun() for stage in self.stages())
+
+    def holds_run(self) -> bool:
+        """Whether there is an evaluation, a checkpoint or a summary."""
         checkpoints = self.path / "checkpoints"
         return (self.summary_file.exists()
                 or (self.metrics_file.exists() and self.metrics_file.stat().st_size > 0)
                 or (checkpoints.is_dir() and not all(map(is_part, checkpoints.iterdir()))))
+
+    def stages(self) -> list[Path]:
+        """The run folders of the stages before this one, in their order."""
+        place = self.path / STAGES
+        found = [path for path in place.iterdir() if path.is_dir()] if place.is_dir() else []
+        return sorted(found, key=lambda path: (len(path.name.partition("-")[0]), path.name))
 
     def _check_ours(self) -> None:
         """Refuse a place that holds anything but a run, or the little that a run leaves that was killed at once."""

@@ -31,9 +31,11 @@ from cantons.study.registry import (
     make_recipe,
     part,
 )
-from cantons.study.resolve import resolve
+from cantons.study.resolve import Resolved, resolve
 from cantons.study.result import Result
 from cantons.study.run import run
+from cantons.study.stage_tables import COMMON, STAGE, merged_stages, stage_called
+from cantons.study.stages import resolve_stages, run_stages
 
 TABLES = ("data", "central", "groups", "problem", "algorithm", "clock", "aggregate", "engine")
 REQUIRED = ("data", "problem", "algorithm")
@@ -41,6 +43,7 @@ LARGEST = 2**24  # bytes of a study: no text that somebody wrote is longer
 DEEPEST = 32  # tables and lists inside each other
 TAKES_FIRST = ("problem", "central_loss", "central", "groups")  # parts whose first argument is made from other tables
 SEVERAL = ("central", "central_loss")  # parts of which a table may hold several, by names that the user gives
+OPEN = ("cohort", "evaluate_every", "evaluate_clients", "validation", "checkpoint_every")  # settings that may be "none"
 USUAL = {"clock": "rounds", "engine": "local"}  # the part that is meant where none is named
 
 
@@ -62,10 +65,14 @@ class Settings(pydantic.BaseModel):
 
 
 class Study:
-    """A checked study: settings, and one table for each part."""
+    """A checked study: settings, and one table for each part.
 
-    def __init__(self, source: str, settings: Settings, tables: Mapping[str, Mapping[str, Any]]):
-        self.source, self.settings, self.tables = source, settings, tables
+    One with stages has a study for each; its own settings and tables are those of the last, which is the result.
+    """
+
+    def __init__(self, source: str, settings: Settings, tables: Mapping[str, Mapping[str, Any]],
+                 stages: Mapping[str, Study] | None = None):
+        self.source, self.settings, self.tables, self.stages = source, settings, tables, stages or {}
 
     def run(self, **options: Any) -> Result:
         """Build the parts and run them; `options` are those of `cantons.run` that are not part of a study."""
@@ -79,17 +86,39 @@ class Study:
         """Refuse a run folder that holds a run of something else."""
         there = Folder(folder)
         if there.study_file.exists():
-            problem, data, recipe, chosen = self.parts()
-            ready = resolve(problem, data, recipe, **{"engine": Local(), **chosen})
-            there.compare(ready.study, accept_changes)
+            there.compare(self.resolved().study, accept_changes)
+
+    def resolved(self, **options: Any) -> Resolved:
+        """The run, ready to begin; of a study with stages, the last one."""
+        if self.stages:
+            data, stages, common = self._staged()
+            return list(resolve_stages(data, stages, **common, **options).values())[-1]
+        problem, data, recipe, chosen = self.parts()
+        return resolve(problem, data, recipe, **{"engine": Local(), **chosen}, **options)
 
     def _run(self, **options: Any) -> Result:
+        if self.stages:
+            data, stages, common = self._staged()
+            return run_stages(data, stages, **common, **options)
         problem, data, recipe, chosen = self.parts()
         return run(problem, data, recipe, **chosen, **options)
 
-    def parts(self) -> tuple[Problem, Federation, Recipe, dict[str, Any]]:
+    def _staged(self) -> tuple[Federation, dict[str, dict[str, Any]], dict[str, Any]]:
+        """The data, the arguments of each stage, and those of all."""
+        data, common = self.federation(), self.settings.model_dump(include=set(COMMON))
+        common["name"] = common["name"] or Path(self.source).stem
+        if "engine" in self.tables:
+            common["engine"] = self._built("engine", make_engine)
+        stages = {}
+        for name, study in self.stages.items():
+            problem, _, recipe, chosen = study.parts(data)
+            stages[name] = {"problem": problem, "algorithm": recipe, **{
+                key: value for key, value in chosen.items() if key not in (*COMMON, "engine")}}
+        return data, stages, common
+
+    def parts(self, data: Federation | None = None) -> tuple[Problem, Federation, Recipe, dict[str, Any]]:
         """The problem, the data, the algorithm, and the other arguments of `cantons.run`."""
-        data = self.federation()
+        data = self.federation() if data is None else data
         problem = self._built("problem", lambda table: _fitting(make_problem(table, data), data))
         recipe = self._built("algorithm", make_algorithm)
         chosen = self.settings.model_dump()
@@ -146,6 +175,11 @@ def read_study(path: Path, changes: Mapping[str, Any] | None = None) -> Study:
 def check_study(raw: Mapping[str, Any], source: str, folder: Path | None = None) -> Study:
     """Check every key against what it names; files are looked for beside the study first."""
     _check_plain(raw, source)
+    if STAGE in raw:
+        stages = {name: check_study(merged, f"{source}: stage {name}", folder)
+                  for name, merged in merged_stages(raw, source).items()}
+        *_, last = stages.values()
+        return Study(source, last.settings, last.tables, stages)
     tables = {key: raw[key] for key in TABLES if key in raw}
     for key in REQUIRED:
         if key not in tables:
@@ -153,7 +187,8 @@ def check_study(raw: Mapping[str, Any], source: str, folder: Path | None = None)
     rest = {key: value for key, value in raw.items() if key not in TABLES}
     for key in rest:
         if key not in Settings.model_fields:
-            raise InputError(f"{source}: {unknown('key', key, [*Settings.model_fields, *TABLES])}")
+            raise InputError(f"{source}: {unknown('key', key, [*Settings.model_fields, *TABLES, STAGE])}")
+    rest = {key: value for key, value in rest.items() if value != "none" or key not in OPEN}
     try:
         settings = Settings.model_validate(rest)
     except pydantic.ValidationError as error:
@@ -298,6 +333,8 @@ def _fitting(problem: Problem, data: Federation) -> Problem:
 
 def _set(raw: dict[str, Any], key: str, value: Any, source: str) -> None:
     *tables, last = key.split(".")
+    if tables[:1] == [STAGE] and len(tables) > 1 and isinstance(raw.get(STAGE), list):
+        raw, tables = stage_called(raw[STAGE], tables[1], source), tables[2:]
     for table in tables:
         inner = raw.setdefault(table, {})
         if isinstance(inner, str) and table in (*TABLES, *MODELS):  # a part given by its name alone

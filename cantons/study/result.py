@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -160,6 +160,7 @@ class Result:
     summary: dict[str, Any]
     model: Trained
     folder: Path | None = None
+    before: Mapping[str, Result] = field(default_factory=dict)  # the stages that this one began with, by name
 
     @property
     def final(self) -> dict[str, Any]:

@@ -67,11 +67,11 @@ def run(
     return Result(ended.history, ended.columns, ended.summary, trained, None if out is None else Path(out))
 
 
-def play(engine: Engine, run: Resolved, callbacks: Sequence[Callback], out: str | Path | None, resume: bool,
+def play(engine: Engine, run: Resolved, callbacks: Sequence[Callback], out: str | Path | Folder | None, resume: bool,
          save: bool = True, again: str | None = None, accept_changes: bool = False) -> Finished:
     """Run one run on an engine, and write it to `out`; without `save` it leaves no checkpoints and begins anew.
 
-    `again` says how to go on after an interruption.
+    `again` says how to go on after an interruption. A folder that is open stays open.
     """
     if resume and out is None:
         raise InputError("resume needs the folder of the run to go on with: give out.")
@@ -80,7 +80,8 @@ def play(engine: Engine, run: Resolved, callbacks: Sequence[Callback], out: str 
     if out is None:
         (ended,) = Loop(session, [run], callbacks).play(run.start)
         return ended
-    with Folder(Path(out)).open(run.study, resume, accept_changes) as folder:
+    there = out if isinstance(out, Folder) else Folder(Path(out))
+    with there.opened(run.study, resume, accept_changes) as folder:
         again = again or f"go on with --resume --out {folder.path} (in Python: run(..., out=..., resume=True))."
         saving = Saving([folder], Checkpoints(folder.path / "checkpoints", run.study["keep"]) if save else None, again,
                         resume, accept_changes)

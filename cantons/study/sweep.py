@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cantons.engine import Local, real_options
-from cantons.errors import InputError
+from cantons.errors import InputError, unknown
 from cantons.files import CannotWrite, folder_name, without_separators
 from cantons.protocol import Engine
 from cantons.study.callbacks import Callback
@@ -48,10 +48,13 @@ class Outcome(NamedTuple):
 
 
 def sweep(path: Path, grid: Mapping[str, Sequence[Any]], seeds: int, out: Path, changes: Mapping[str, Any],
-          watcher: Callback, accept_changes: bool = False) -> tuple[str, str, list[Outcome]]:
+          watcher: Callback, accept_changes: bool = False,
+          choose: str | None = None) -> tuple[str, str, list[Outcome]]:
     """Run the grid; return where the scores chosen by come from, the metric, and the points, best first.
 
-    Folders that hold other runs are refused before anything runs.
+    `choose` is the number of an evaluation to choose by, such as "inference.shared.accuracy"; without it, validation
+    rows are held back from training, unless a stream serves. Folders that hold other runs are refused before anything
+    runs.
     """
     if "seed" in {*grid, *changes}:
         raise InputError("a sweep runs the seeds 0, 1, ...; say how many with --seeds, and leave seed alone.")
@@ -60,7 +63,7 @@ def sweep(path: Path, grid: Mapping[str, Sequence[Any]], seeds: int, out: Path, 
     failures: dict[str, str] = {}
     for point in points:
         try:
-            runs += _runs(path, point, seeds, out, changes)
+            runs += _runs(path, point, seeds, out, changes, hold_back=choose is None)
         except InputError as error:
             failures[label(point)] = str(error)
     finished = {run.folder for run in runs if _is_finished(run, watcher)}
@@ -77,9 +80,13 @@ def sweep(path: Path, grid: Mapping[str, Sequence[Any]], seeds: int, out: Path, 
         first = next(iter(failures.values()))
         raise InputError(first if str(path) in first else f"{path}: {first}")
     maximise = runs[0].ready.parts.problem.maximise if runs else ()
-    by = "online" if runs and runs[0].ready.data.validation is None else "validation"
-    metric = "accuracy" if "accuracy" in maximise and _has_accuracy(runs, by) else "loss"
-    outcomes = [_outcome(point, [run for run in runs if run.point is point], by, metric, failures) for point in points]
+    by = choose or ("online" if runs and runs[0].ready.data.validation is None else "validation")
+    if choose is not None:
+        metric = _metric_of(choose, [run for run in runs if label(run.point) not in failures])
+    else:
+        metric = "accuracy" if "accuracy" in maximise and _has_accuracy(runs, by) else "loss"
+    outcomes = [_outcome(point, [run for run in runs if run.point is point], choose or f"{by}.personal.{metric}.mean",
+                         metric, failures) for point in points]
     sign = -1 if metric in maximise else 1
     outcomes.sort(key=lambda outcome: (np.isnan(outcome.score), sign * np.nan_to_num(outcome.score)))
     return by, metric, outcomes
@@ -118,10 +125,15 @@ def grouped(runs: Sequence[Run]) -> list[list[Run]]:
     return list(groups.values())
 
 
-def _runs(path: Path, point: Mapping[str, Any], seeds: int, out: Path, changes: Mapping[str, Any]) -> list[Run]:
-    problem, data, recipe, chosen = read_study(path, {**changes, **point}).parts()
+def _runs(path: Path, point: Mapping[str, Any], seeds: int, out: Path, changes: Mapping[str, Any],
+          hold_back: bool) -> list[Run]:
+    study = read_study(path, {**changes, **point})
+    if study.stages:
+        raise InputError("a sweep runs its points as one program, and these have stages; sweep the first stage as a "
+                         "study of its own, put its best point into the file, and compare files for the others.")
+    problem, data, recipe, chosen = study.parts()
     engine = chosen.pop("engine", None) or Local()
-    first = resolve(problem, data, recipe, **{"clock": None, **chosen}, engine=engine, choose=True)
+    first = resolve(problem, data, recipe, **{"clock": None, **chosen}, engine=engine, choose=hold_back)
     together = engine.together()
     if together is not None:
         check_engine(together, first.parts)
@@ -162,11 +174,21 @@ def _play(runs: Sequence[Run], out: Path, watcher: Callback, accept_changes: boo
         shutil.rmtree(group_store(out, names), ignore_errors=True)
 
 
+def _metric_of(column: str, runs: Sequence[Run]) -> str:
+    """The metric in a column's name: the last word of "inference.shared.accuracy", or the one before the statistic."""
+    rows = [row for run in runs for row in read_evaluations(run.folder)[-1:]]
+    numbers = dict.fromkeys(key for row in rows for key, value in row.items() if isinstance(value, int | float))
+    if column not in numbers:
+        raise unknown("number to choose by", column, [name for name in numbers if "." in name])
+    words = column.split(".")
+    return words[2] if len(words) > 2 else words[-1]
+
+
 def _has_accuracy(runs: Sequence[Run], by: str) -> bool:
     return any(f"{by}.personal.accuracy.mean" in row for run in runs for row in read_evaluations(run.folder)[-1:])
 
 
-def _outcome(point: Mapping[str, Any], runs: Sequence[Run], by: str, metric: str,
+def _outcome(point: Mapping[str, Any], runs: Sequence[Run], column: str, metric: str,
              failures: Mapping[str, str]) -> Outcome:
     failure = failures.get(label(point), "")
     if failure:
@@ -174,12 +196,13 @@ def _outcome(point: Mapping[str, Any], runs: Sequence[Run], by: str, metric: str
     last = [read_evaluations(run.folder)[-1] for run in runs]
 
     def numbers(name: str) -> np.ndarray:
-        values = [row.get(f"{name}.personal.{metric}.mean") for row in last]
+        values = [row.get(name) for row in last]
         return np.array([np.nan if value is None else value for value in values])
 
-    chosen_by = numbers(by)
-    if by == "online":  # a client whose loss is not a number is not charged, which must not look like a gain
+    chosen_by = numbers(column)
+    if column.startswith("online."):  # who has a loss that is not a number is not charged, which must not look good
         chosen_by = np.where([row["rejected_uploads"] > 0 for row in last], np.nan, chosen_by)
     spread = float(chosen_by.std(ddof=1)) if len(runs) > 1 else np.nan
     diverged = "" if np.isfinite(chosen_by).all() else "diverged: its loss is not a number"
-    return Outcome(point, float(chosen_by.mean()), spread, float(numbers("test").mean()), diverged)
+    tested = numbers(f"test.personal.{metric}.mean")
+    return Outcome(point, float(chosen_by.mean()), spread, float(tested.mean()), diverged)

@@ -37,6 +37,22 @@ def test_an_independent_stranger_trains_before_it_predicts(plain_loop, least_squ
     np.testing.assert_allclose(model(1), quadratics.descended(START, 0.1, 1)[1], atol=1e-12)
 
 
+def test_independent_clients_may_train_their_private_part_alone(plain_loop, numbers):
+    problem = ct.regression(numbers, ct.linear(), split="*/bias")
+    recipe = ct.independent(parts="private", step_size=0.1, epochs=2, batch_size=None, fit_epochs=3)
+    loop = plain_loop(problem, numbers, recipe).play(2, cohort=(0, 1, 2))
+    for index, steps in ((0, 4), (1, 4), (4, 3)):  # the last has never acted, and tunes before it predicts
+        shared, private = loop.algorithm.model(jax.random.key(0), loop.message, loop.clients[index],
+                                               loop.train.client(index))
+        expected = loop.start[1]
+        for _ in range(steps):
+            gradient = jax.grad(problem.loss, 1)(loop.start[0], expected, loop.train.client(index).full())
+            expected = jax.tree.map(lambda leaf, slope: leaf - 0.1 * slope, expected, gradient)
+        np.testing.assert_allclose(private["layer0"]["bias"], expected["layer0"]["bias"], atol=1e-12)
+        np.testing.assert_array_equal(shared["layer0"]["weight"], loop.start[0]["layer0"]["weight"])
+        assert not jax.tree.leaves(loop.clients[index].own)  # no copy of the shared part
+
+
 def test_central_with_full_batches_is_gradient_descent_on_the_pooled_data(
         plain_loop, least_squares, numbers, quadratics):
     loop = begun(plain_loop(least_squares, numbers, ct.central(step_size=0.1, steps=3, batch_size=None))).play(2)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import cantons as ct
-from cantons.algorithm.parts.schedule import as_schedule, constant, linear, step_decay
+from cantons.algorithm.parts.schedule import as_schedule, constant, cosine, linear, step_decay
 from cantons.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -27,6 +27,13 @@ def test_linear_falls_from_the_peak_to_the_end_and_stays_there():
 def test_a_warm_up_climbs_to_the_peak_in_equal_steps_before_the_fall():
     np.testing.assert_allclose(values(linear(0.6, rounds=5, warmup=3), 7), [0.2, 0.4, 0.6, 0.6, 0.3, 0.0, 0.0],
                                atol=1e-15)
+
+
+def test_cosine_climbs_and_ends_as_linear_does_and_meets_it_half_way():
+    wave, line = (values(make(0.6, rounds=7, warmup=3, end=0.2), 10) for make in (cosine, linear))
+    np.testing.assert_allclose(wave[[0, 1, 2, 3, 5, 7, 8, 9]], line[[0, 1, 2, 3, 5, 7, 8, 9]], atol=1e-15)
+    assert wave[4] > line[4] and wave[6] < line[6]
+    np.testing.assert_allclose(wave[4], 0.2 + 0.4 * (1 + np.cos(np.pi / 4)) / 2, atol=1e-15)
 
 
 def test_step_decay_multiplies_after_every_so_many_rounds():

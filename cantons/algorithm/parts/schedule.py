@@ -34,6 +34,19 @@ def linear(peak: Positive, rounds: Count, warmup: Whole = 0, end: NonNegative = 
 
 
 @checked
+def cosine(peak: Positive, rounds: Count, warmup: Whole = 0, end: NonNegative = 0.0) -> Schedule:
+    """Rise from 0 to `peak` over `warmup` rounds, then fall along half a wave to `end` at round `rounds`."""
+    at_least("rounds", rounds, warmup + 1)
+
+    def value(step):
+        rising = (step + 1) / max(warmup, 1)
+        passed = jnp.clip((step - warmup) / (rounds - warmup), 0.0, 1.0)
+        return jnp.where(step < warmup, peak * rising, end + (peak - end) * (1 + jnp.cos(jnp.pi * passed)) / 2)
+
+    return value
+
+
+@checked
 def step_decay(start: Positive, factor: Positive, every: Count) -> Schedule:
     """`start`, multiplied by `factor` after each `every` rounds."""
     return lambda step: start * jnp.power(factor, step // every)
@@ -52,7 +65,8 @@ def inverse(start: Positive) -> Schedule:
 
 
 SCHEDULES: dict[str, Callable[..., Schedule]] = {
-    "constant": constant, "inverse": inverse, "linear": linear, "sqrt_decay": sqrt_decay, "step_decay": step_decay}
+    "constant": constant, "cosine": cosine, "inverse": inverse, "linear": linear, "sqrt_decay": sqrt_decay,
+    "step_decay": step_decay}
 ScheduleTable = Annotated[dict, Named("schedule", SCHEDULES)]
 StepSize = Positive | ScheduleTable | Schedule
 
