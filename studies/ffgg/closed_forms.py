@@ -87,8 +87,8 @@ class Quadratics:
         return np.einsum("mij,...j->...mi", self.S, theta) - self.s
 
     def norms(self, thetas: np.ndarray) -> np.ndarray:
-        """|F(theta)|, of the mean over clients."""
-        return np.linalg.norm(self.operators(thetas).mean(-2), axis=-1)
+        """|F(theta)|, of the mean over clients, for one theta or many."""
+        return np.linalg.norm(thetas @ self.S.mean(0) - self.s.mean(0), axis=-1)
 
     def best_private(self, theta: np.ndarray) -> np.ndarray:
         J, c = self.fit
@@ -103,6 +103,27 @@ class Quadratics:
         """Gradient descent on w: w* + (I - gamma_w B'B)^tau (w_0 - w*)."""
         best = self.best_private(theta)
         return best + _decayed(self.blocks[2], step_size, steps, start - best)
+
+    def tuned_operator(self, step_size: float, steps: int) -> tuple[np.ndarray, np.ndarray]:
+        """(G, h): with w tuned by gradient descent from 0 the server sees G theta - h in the place of F(theta)."""
+        whole, cross, curvature = self.blocks
+        J, c = self.fit
+        values, axes = np.linalg.eigh(curvature)
+        learned = axes * (1 - (1 - step_size * values) ** steps)[:, None] @ axes.transpose(0, 2, 1)
+        return ((whole - cross @ learned @ J).mean(0),
+                (self.moments[:, :self.shared] - np.einsum("mij,mjk,mk->mi", cross, learned, c)).mean(0))
+
+    @cached_property
+    def one_model(self) -> np.ndarray:
+        """The best (theta, w) of all clients together, where nothing is private: the limit of SCAFFOLD."""
+        return np.linalg.solve(self.hessians.mean(0), self.moments.mean(0))
+
+    def averaged(self, step_size: float, steps: int) -> np.ndarray:
+        """The (theta, w) that Local GD ends in, with these local steps."""
+        values, axes = np.linalg.eigh(self.hessians)
+        learned = axes * (1 - (1 - step_size * values) ** steps)[:, None] @ axes.transpose(0, 2, 1)
+        best = np.linalg.solve(self.hessians, self.moments[..., None])
+        return np.linalg.solve(learned.mean(0), (learned @ best).mean(0))[:, 0]
 
     def descended(self, point: np.ndarray, step_size: float, steps: int) -> np.ndarray:
         """Where every client ends that descends on (theta, w) from one point."""

@@ -1,13 +1,14 @@
 """Figures 1 and 2 of "Partially Personalized Federated Learning: Breaking the Curse of Data Heterogeneity".
 
-    python studies/ffgg/figures.py [--quick] [--parts tuners methods zeta] [--out DIR]
+    python studies/ffgg/figures.py [--quick] [--parts tuners methods limits zeta] [--out DIR]
 
 Mishchenko et al., sections 5.1, 5.2 and E.1: least squares in theta and w. Every curve is |F(theta)|, the norm of the
 mean over clients of F_m(theta) = S_m theta - s_m, from closed forms at the library's theta; 1 is where it begins.
 
 tuners: Figure 1a, FFGG with tau steps of conjugate gradients, and of gradient descent, and exact.
 methods: Figures 1b to 1d, FFGG beside Local GD, SCAFFOLD and L2GD with tau local steps, and FedAlt and FedSim with the
-fewest; with the step sizes of theory, and with the best of a grid by |F| in the end.
+fewest; with the step sizes of theory, and with the best of four (of four penalties, for L2GD) by |F| in the end.
+limits: where these end after many more rounds, by closed forms alone.
 zeta: Figure 2, clients whose matrices differ more and more, and what L is read as.
 Each with targets from one theta, which Assumption 2 needs, and with targets of each client's own, as in the paper.
 """
@@ -127,8 +128,8 @@ class Method(NamedTuple):
     """An algorithm at the step size of theory, and a grid of factors on it."""
 
     problem: Problem
-    build: Callable[[float], Recipe]  # a factor on the step size -> the algorithm
-    factors: tuple[float, ...]  # the first is 1
+    build: Callable[[float], Recipe]  # a factor -> the algorithm
+    factors: tuple[float, ...]  # the first is 1; those of L2GD are on its penalty
 
 
 def methods(one: Bench, tau: int, penalty: float, fewest: bool) -> dict[str, Method]:
@@ -137,7 +138,7 @@ def methods(one: Bench, tau: int, penalty: float, fewest: bool) -> dict[str, Met
     parts, whole = in_parts(one.data, one.shared), in_whole(one.data)
     local = n / (constants.joint * tau)  # 1 / (L_f tau)
     # A local step is stable up to 2 / L_f, and that is 2 tau times as long.
-    grid = (1.0, round(float(np.sqrt(tau)), 1), 0.5 * tau, 1.8 * tau)
+    grid = (1.0, 0.1 * tau, 0.5 * tau, 1.8 * tau)
     gd = {"name": "gd", "steps": tau, "step_size": n / constants.of_private}
     alone = n / (2 * max(constants.joint, penalty * (tau - 1)))  # alpha / (M (1 - p)), the printed alpha inverted
     full = {"batch_size": None}
@@ -146,11 +147,9 @@ def methods(one: Bench, tau: int, penalty: float, fewest: bool) -> dict[str, Met
         "Local GD": Method(whole, lambda by: ct.fedavg(step_size=by * local, steps=tau, **full), grid),
         "SCAFFOLD": Method(whole, lambda by: ct.scaffold(option="I", step_size=by * local, steps=tau,
                                                          server_step_size=0.5, **full), grid),
-        "L2GD": Method(whole, lambda by: ct.l2gd(penalty=penalty / n, communication=1 / tau, step_size=by * alone),
-                       (1.0, 0.1, 0.01, 3.5)),
-        # lambda = 0.1 is next to nothing beside losses of curvature L_f; with twice this one all clients agree.
-        "L2GD, lambda = L_f / tau": Method(whole, lambda by: ct.l2gd(
-            penalty=by * constants.joint / (tau * n), communication=1 / tau, step_size=alone), (1.0, 0.01, 0.1, 2.0)),
+        # lambda = 0.1 is next to nothing beside losses of curvature L_f; the tuned one is of their size.
+        "L2GD": Method(whole, lambda by: ct.l2gd(penalty=by * penalty / n, communication=1 / tau, step_size=alone),
+                       tuple([1.0, *np.array([0.1, 0.5, 2.0]) * constants.joint / (penalty * tau)])),
     }
     if fewest:
         both = {"steps": tau, **full}
@@ -164,8 +163,11 @@ def methods(one: Bench, tau: int, penalty: float, fewest: bool) -> dict[str, Met
 
 
 STYLES = {"FFGG": kit.BLUE, "Local GD": kit.ORANGE, "SCAFFOLD": kit.GREEN, "L2GD": kit.PINK,
-          "L2GD, lambda = L_f / tau": kit.RED, "FedAlt, stateless": kit.DARK, "FedAlt, stateful": kit.BLACK,
+          "FedAlt, stateless": kit.DARK, "FedAlt, stateful": kit.BLACK,
           "FedSim, stateless": kit.GREY, "FedSim, stateful": "#56b4e9"}
+
+
+LINES = {"sharp": ":", "Example 1, spectral": "--", "the authors' code": "-."}
 
 
 def compare(settings: Settings, out: Path, watch: kit.Watch) -> str:
@@ -202,6 +204,21 @@ def compare(settings: Settings, out: Path, watch: kit.Watch) -> str:
                       "relative"], rows, numbers=True)
 
 
+def limits(settings: Settings, out: Path, watch: kit.Watch) -> str:
+    rows = []
+    for targets in TARGETS:
+        known = bench(settings, targets=targets).known
+        constants, start = known.constants, known.norms(np.zeros(settings.shared))
+        for tau in settings.steps:
+            found = {"SCAFFOLD": known.one_model}
+            found |= {f"Local GD, {word}": known.averaged(size / constants.joint, tau) for word, size in (
+                ("1 / (L_f tau)", 1 / tau), ("0.1 / L_f", 0.1), ("1.8 / L_f", 1.8))}
+            found["FFGG"] = np.linalg.solve(*known.tuned_operator(1 / constants.of_private, tau))
+            rows += [[targets, str(tau), name, f"{known.norms(point[:settings.shared]):.2g}",
+                      f"{known.norms(point[:settings.shared]) / start:.2g}"] for name, point in found.items()]
+    return kit.table(["targets", "tau", "method", "abs(F) at the limit", "relative"], rows, numbers=True)
+
+
 # Figure 2
 
 
@@ -229,9 +246,8 @@ def zeta(settings: Settings, out: Path, watch: kit.Watch) -> str:
                              f"{curve[-1] / curve[0]:.2g}", first_below(curve / curve[0], 1e-6, 1),
                              first_below(curve, 1e-6, 1)])
                 if name in STYLES or name.startswith("FFGG gd"):
-                    line = {"sharp": ":", "Example 1, Frobenius": "-"}.get(name.removeprefix("FFGG gd, "), "--")
-                    axes.semilogy(places, curve / curve[0], label=name, linestyle="-" if name in STYLES else line,
-                                  color=STYLES.get(name, kit.BLUE))
+                    axes.semilogy(places, curve / curve[0], color=STYLES.get(name, kit.BLUE), label=name,
+                                  linestyle=LINES.get(name.removeprefix("FFGG gd, "), "-"))
             axes.set(title=f"zeta = {size:g}", xlabel="round")
             axes.legend(fontsize=7)
             watch(f"Figure 2, targets {targets}, zeta = {size:g}")
@@ -243,7 +259,8 @@ def zeta(settings: Settings, out: Path, watch: kit.Watch) -> str:
                       "rounds to 1e-6 relative", "absolute"], rows, numbers=True)
 
 
-PARTS: dict[str, Callable[[Settings, Path, kit.Watch], str]] = {"tuners": tuners, "methods": compare, "zeta": zeta}
+PARTS: dict[str, Callable[[Settings, Path, kit.Watch], str]] = {
+    "tuners": tuners, "methods": compare, "limits": limits, "zeta": zeta}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

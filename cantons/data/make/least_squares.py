@@ -1,8 +1,8 @@
 """Least squares with a part that clients share and a part of each client's own.
 
 Mishchenko et al., "Partially Personalized Federated Learning: Breaking the Curse of Data Heterogeneity", sections 5.1
-and E.1: f_m(theta, w) = |H_m theta - b_m|^2 / 2 + |A_m theta + B_m w - y_m|^2 / 2. The first columns of an input go with
-theta and the others with w, which the rows of H_m have zeros for. The paper's losses are sums and ours are means:
+and E.1: f_m(theta, w) = |H_m theta - b_m|^2 / 2 + |A_m theta + B_m w - y_m|^2 / 2. The first columns of an input go
+with theta and the others with w, which the rows of H_m have zeros for. The paper's losses are sums and ours are means:
 f_m is the mean squared error times `rows`, so that its step sizes are to be multiplied by `rows`.
 
 The trap: how targets are made decides which claims hold. Assumption 2, one theta that is best for every client, needs
