@@ -74,6 +74,7 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.data import stream as stream
     from cantons.data import synthetic as synthetic
     from cantons.data import synthetic_bandit as synthetic_bandit
+    from cantons.data import synthetic_least_squares as synthetic_least_squares
     from cantons.data import synthetic_mixture as synthetic_mixture
     from cantons.data import task_protocol as task_protocol
     from cantons.data import text as text
@@ -136,8 +137,8 @@ _HOMES = {
     "cantons.data":
         "Federation at_random by_label by_name by_size classification_bandit csv digits drifting_targets federation "
         "from_clients from_iterable from_stream hdf5 huggingface leaf libsvm movie_sequences movielens npz parquet "
-        "restaurants stream synthetic synthetic_bandit synthetic_mixture task_protocol text with_central "
-        "with_validation",
+        "restaurants stream synthetic synthetic_bandit synthetic_least_squares synthetic_mixture task_protocol text "
+        "with_central with_validation",
     "cantons.engine": "Local Plain",
     "cantons.errors": "InputError",
     "cantons.models": "cnn embedding gru linear mlp resnet18 transformer",

@@ -60,7 +60,9 @@ def l2gd(problem: Problem, population: int, *, penalty: NonNegative = 0.1, commu
     """
     schedule = as_schedule(step_size)
     pull_per_step = penalty * (1 - communication) / communication
-    if isinstance(step_size, int | float) and step_size * pull_per_step >= 2:
+    # Where several runs are one program, what differs between them is traced, and each was checked before.
+    if isinstance(step_size, int | float) and isinstance(pull_per_step, int | float) and (
+            step_size * pull_per_step >= 2):
         raise InputError(f"penalty {penalty} with step_size {step_size} and communication {communication} throws "
                          "clients beyond the mean ever further; lower penalty or step_size, or raise communication.")
     step = trainer(problem.loss, Work(steps=1, batch_size=batch_size))

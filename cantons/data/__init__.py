@@ -7,6 +7,7 @@ from cantons.data.make.bandits import Contexts, contexts_of, synthetic_bandit
 from cantons.data.make.classification_bandit import classification_bandit
 from cantons.data.make.digits import digits
 from cantons.data.make.drifting import drifting_targets
+from cantons.data.make.least_squares import synthetic_least_squares
 from cantons.data.make.mixture import synthetic_mixture
 from cantons.data.make.restaurants import restaurants
 from cantons.data.make.synthetic import synthetic
@@ -114,6 +115,7 @@ __all__ = [
     "stream",
     "synthetic",
     "synthetic_bandit",
+    "synthetic_least_squares",
     "synthetic_mixture",
     "task_protocol",
     "text",

@@ -9,6 +9,7 @@ from cantons.data.federation import Federation
 from cantons.data.make.bandits import synthetic_bandit
 from cantons.data.make.digits import digits
 from cantons.data.make.drifting import drifting_targets
+from cantons.data.make.least_squares import synthetic_least_squares
 from cantons.data.make.mixture import synthetic_mixture
 from cantons.data.make.restaurants import restaurants
 from cantons.data.make.synthetic import synthetic
@@ -27,7 +28,7 @@ from cantons.errors import unknown
 
 SOURCES: dict[str, Callable[..., Federation]] = {make.__name__: make for make in (
     csv, digits, drifting_targets, hdf5, huggingface, leaf, libsvm, movie_sequences, movielens, npz, parquet,
-    restaurants, stream, synthetic, synthetic_bandit, synthetic_mixture, text)}
+    restaurants, stream, synthetic, synthetic_bandit, synthetic_least_squares, synthetic_mixture, text)}
 
 
 def make_data(table: Mapping[str, Any]) -> Federation:

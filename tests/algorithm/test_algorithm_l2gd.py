@@ -137,3 +137,11 @@ def test_a_client_predicts_with_its_own_model_and_a_stranger_with_one_tuned_from
 def test_settings_that_cannot_converge_are_refused(options, part, least_squares):
     with pytest.raises(InputError, match=part):
         ct.l2gd(**options).build(least_squares, 7)
+
+
+def test_runs_that_are_one_program_may_differ_in_penalty_and_step(least_squares, numbers):
+    recipes = [ct.l2gd(penalty=penalty, step_size=size) for penalty, size in ((0.1, 0.05), (2.0, 0.02))]
+    together = ct.rollouts(least_squares, numbers, recipes, rounds=3, seed=[0, 0], precision="float64")
+    for recipe, rows in zip(recipes, together, strict=True):
+        alone = ct.run(least_squares, numbers, recipe, rounds=3, precision="float64").final
+        assert rows[-1]["train.personal.loss.mean"] == pytest.approx(alone["train.personal.loss.mean"], rel=1e-12)

@@ -24,6 +24,7 @@ from cantons.study.resolve import resolve
 SMALL: dict[str, dict[str, Any]] = {
     "digits": {"clients": 5}, "synthetic": {"clients": 4, "features": 3, "largest": 40},
     "synthetic_mixture": {"clients": 3, "features": 3, "examples": 10}, "restaurants": {"examples": 12},
+    "synthetic_least_squares": {"clients": 3, "rows": 8, "shared": 3, "private": 2},
     "drifting_targets": {"clients": 3, "steps": 12}, "synthetic_bandit": {"clients": 3, "contexts": 8,
                                                                           "test_contexts": 4},
     "classification_bandit": {"source": {"name": "digits", "clients": 4}}}

@@ -171,6 +171,7 @@ def test_a_client_is_numbered_in_plain_digits(least_squares, numbers):
     "synthetic": (lambda: ct.synthetic(clients=2**31 - 1), "synthetic data of 2147483647 clients"),
     "features": (lambda: ct.synthetic(features=2**31 - 1), "needs .* GiB of memory, there are 1"),
     "mixture": (lambda: ct.synthetic_mixture(examples=2**31 - 1), "synthetic_mixture with 10 clients"),
+    "least squares": (lambda: ct.synthetic_least_squares(rows=2**31 - 1), "synthetic_least_squares with 32 clients"),
     "targets": (lambda: ct.drifting_targets(dimensions=2**31 - 1), "drifting_targets with 20 clients"),
     "bandit": (lambda: ct.synthetic_bandit(contexts=2**31 - 1), "synthetic_bandit with 20 clients"),
     "restaurants": (lambda: ct.restaurants(examples=2**31 - 1), "restaurants with 2147483647 examples"),

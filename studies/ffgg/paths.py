@@ -1,0 +1,45 @@
+"""Where theta goes when the library's algorithms run on the losses of the FFGG paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+import cantons as ct
+from cantons.protocol import Problem, Recipe
+from cantons.study.resolve import resolve
+
+BARE = ct.linear(bias=False)
+
+
+def in_parts(data: ct.Federation, shared: int) -> Problem:
+    """theta is shared, w private."""
+    (width,) = data.input_shape
+    return ct.residual(data, shared_features=list(range(shared)), private_features=list(range(shared, width)),
+                       shared_model=BARE, private_model=BARE)
+
+
+def in_whole(data: ct.Federation) -> Problem:
+    """Nothing is private: (theta, w) is one model."""
+    return ct.regression(data, BARE)
+
+
+def follow(problem: Problem, data: ct.Federation, recipes: Sequence[Recipe], looks: Sequence[int], shared: int,
+           cohort: int | None = None, seed: int = 0) -> np.ndarray:
+    """theta of each recipe after so many rounds: [recipes, looks, numbers]. All recipes are one program.
+
+    They may differ in real numbers alone. Nothing is scored: what there is to know follows from theta.
+    """
+    engine: Any = ct.Local() if len(recipes) == 1 else ct.Local().together()
+    with jax.enable_x64(True):
+        session = engine.start([resolve(problem, data, recipe, rounds=max(1, looks[-1]), cohort=cohort, seed=seed,
+                                        precision="float64", engine=engine).parts for recipe in recipes])
+        state, found = session.begin(), []
+        for until in looks:
+            state = session.advance(state, until) if until else state
+            found.append([one.state.server.shared["layer0"]["weight"][:shared, 0] for one in session.whole(state)])
+        session.close()
+    return np.swapaxes(np.array(found), 0, 1)

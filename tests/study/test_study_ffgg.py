@@ -1,0 +1,87 @@
+"""The closed forms that the figures of the FFGG paper are drawn from, beside runs of the library."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cantons as ct
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "studies" / "ffgg"))
+from closed_forms import Quadratics
+from paths import follow, in_parts, in_whole
+
+ROWS, SHARED, PRIVATE, TAU = 30, 5, 3, 4
+
+
+@pytest.fixture(scope="module", params=["shared", "own"])
+def made(request):
+    data = ct.synthetic_least_squares(4, rows=ROWS, shared=SHARED, private=PRIVATE, targets=request.param)
+    return data, Quadratics(data, SHARED, ROWS)
+
+
+def ends(problem, data, *recipes, looks=(3,), cohort=None):
+    return follow(problem, data, recipes, looks, SHARED, cohort=cohort)[0]
+
+
+def test_ffgg_follows_its_closed_forms(made):
+    data, known = made
+    L, L_w = known.constants.sharp, known.constants.of_private
+    problem = in_parts(data, SHARED)
+    exact = tuned = np.zeros(SHARED)
+    G, h = known.tuned_operator(1 / L_w, TAU)
+    for _ in range(3):
+        exact = exact - known.operators(exact).mean(0) / L
+        w = known.tuned(tuned, np.zeros((4, PRIVATE)), 1 / L_w, TAU)
+        np.testing.assert_allclose(known.gradients(tuned, w).mean(0), G @ tuned - h, atol=1e-10)
+        tuned = tuned - (G @ tuned - h) / L
+    gd = {"name": "gd", "steps": TAU, "step_size": ROWS / L_w}
+    for tuner, expected in (("exact", exact), (gd, tuned)):
+        np.testing.assert_allclose(ends(problem, data, ct.ffgg(step_size=ROWS / L, tuner=tuner))[-1], expected,
+                                   atol=1e-10)
+
+
+def test_local_gradient_descent_follows_its_closed_form_and_ends_in_its_limit(made):
+    data, known = made
+    step = 1 / known.constants.joint
+    point = np.zeros(SHARED + PRIVATE)
+    for _ in range(3):
+        point = known.descended(point, step, TAU).mean(0)
+    recipe = ct.fedavg(step_size=ROWS * step, steps=TAU, batch_size=None)
+    found = ends(in_whole(data), data, recipe, looks=(3, 5000))
+    np.testing.assert_allclose(found[0], point[:SHARED], atol=1e-10)
+    limit = known.averaged(step, TAU)
+    np.testing.assert_allclose(known.descended(limit, step, TAU).mean(0), limit, atol=1e-10)
+    np.testing.assert_allclose(found[1], limit[:SHARED], atol=1e-6)
+
+
+def test_one_theta_solves_every_client_where_all_targets_are_made_from_it(made):
+    data, known = made
+    largest = np.abs(known.operators(known.solution)).max()
+    assert largest < 1e-10 if data.spec["targets"] == "shared" else largest > 1e-3
+    assert known.norms(known.solution) < 1e-10
+    np.testing.assert_allclose(known.gradients(known.solution, known.best_private(known.solution)),
+                               known.operators(known.solution), atol=1e-10)
+
+
+@pytest.mark.parametrize("cohort", [1, 3])
+def test_theorem_1_holds_on_every_path_where_assumption_2_does(made, cohort):
+    """With targets of their own, small cohorts do not even come nearer in every round."""
+    data, known = made
+    L, rounds = known.constants.sharp, 60
+    path = ends(in_parts(data, SHARED), data, ct.ffgg(step_size=ROWS / L, tuner="exact"), looks=range(rounds + 1),
+                cohort=cohort)
+    away = np.linalg.norm(path - known.solution, axis=1)
+    least = np.minimum.accumulate(known.norms(path[:-1])) ** 2
+    holds = (least <= L**2 * away[0] ** 2 / np.arange(1, rounds + 1)).all()
+    nearer = (np.diff(away) <= 1e-12).all()
+    assert (holds and nearer) if data.spec["targets"] == "shared" else not nearer
+
+
+def test_what_l_is_read_as_bounds_what_it_is():
+    """Example 1's bound is above the largest eigenvalue, and the Frobenius norm above the spectral one."""
+    data = ct.synthetic_least_squares(4, rows=ROWS, shared=SHARED, private=PRIVATE, heterogeneity=3.0, compact=False)
+    found = Quadratics(data, SHARED, ROWS).readings()
+    assert found["sharp"] <= found["Example 1, spectral"] <= found["Example 1, Frobenius"]
+    assert found["the authors' code"] == pytest.approx(found["Example 1, Frobenius"] / 2)
