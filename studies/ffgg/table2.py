@@ -43,6 +43,7 @@ import kit
 
 SPLITS = ("input", "output", "adapter")
 TEST, VALIDATION = 0.2, 0.15  # of a client's rows, and of what is left then
+AT_ONCE = 50  # clients of a run, on an accelerator
 
 
 class Settings(NamedTuple):
@@ -231,7 +232,7 @@ class Study:
 
     def session(self, problem: ct.Problem, recipes: Sequence[Recipe], seeds: Sequence[int], cohort: int | None,
                 rounds: int) -> Any:
-        engine = ct.Local().together()
+        engine = (ct.Local() if jax.default_backend() == "cpu" else ct.Local(group=AT_ONCE)).together()
         assert engine is not None
         return engine.start([resolve(problem, self.data, recipe, rounds=max(1, rounds), cohort=cohort, seed=seed,
                                      engine=engine).parts for recipe, seed in zip(recipes, seeds, strict=True)], print)
