@@ -103,6 +103,20 @@ def test_ditto_descends_on_its_loss_with_the_pull_towards_the_model_it_was_sent(
     same(weight(found.clients.own), own)
 
 
+def test_a_client_of_ditto_that_never_acted_makes_a_model_from_the_shared_one(least_squares, numbers, quadratics,
+                                                                             own_rows):
+    result = ct.run(least_squares, numbers, ct.ditto(penalty=LAMBDA, step_size=ETA, batch_size=None, fit_epochs=2),
+                    rounds=3, cohort=2, precision="float64", initial=START)
+    state = result.model.state
+    shared, own = weight(state.server.shared), np.tile(weight(state.server.shared), (7, 1))
+    for _ in range(2):
+        own = own - ETA * (quadratics.gradients(own) + LAMBDA * (own - shared))
+    losses = np.array([((x @ w - y) ** 2).mean() for (x, y), w in zip(own_rows(numbers), own, strict=True)])
+    new = state.uploads == 0
+    assert new.any()
+    same(np.asarray(result.clients["train.personal.loss"])[new], losses[new], 1e-10)
+
+
 # pFedMe
 
 

@@ -104,6 +104,14 @@ def test_where_a_loss_is_not_convex_it_never_rises(numbers, name):
     assert (np.diff(losses, axis=0) <= 0).all() and (losses[-1] < 1e-3).all()
 
 
+@pytest.mark.parametrize("name", SECOND_ORDER)
+def test_from_a_hill_they_go_down(numbers, name):
+    """Newton's own steps would climb to its top."""
+    problem = Loss(lambda shared, private, batch: -jnp.cos(2.5 * private["a"]).sum() + (private["b"] ** 2).sum())
+    found = tuned(problem, {"name": name, "steps": 30}, problem.init(KEY)[1], numbers)
+    np.testing.assert_allclose(np.cos(2.5 * found.private["a"]), 1.0, atol=1e-9)
+
+
 def test_solvers_work_on_two_devices(numbers):
     """Inside shard_map, as engines call it; some solvers of others refuse to work there."""
     problem, devices = linear(numbers), jax.sharding.Mesh(jax.devices(), ("clients",))
@@ -165,6 +173,11 @@ def test_quadratic_is_told_from_nearly_quadratic_whatever_is_added_in_any_precis
                 assert not refused(quadratic, shared)
                 assert all(refused(loss, shared) for loss in others)
     assert not refused(lambda shared, private, batch: private["a"].sum())  # linear: its curvature is 0 everywhere
+    # Some client's loss is not quadratic, and it is not the first one's.
+    two = ct.from_clients({"a": (np.zeros((2, 1)), np.zeros(2)), "b": (np.ones((2, 1)), np.zeros(2))}, test=0)
+    with pytest.raises(ct.InputError):
+        tuner_of(Loss(lambda shared, private, batch: (private["a"] ** 2).sum() + batch.inputs.sum() * (
+            private["a"] ** 4).sum()), "cg")[1].examples(two.train)
 
 
 def test_who_fell_back_is_named_most_often_first():

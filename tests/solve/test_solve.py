@@ -137,5 +137,6 @@ def test_conjugate_gradients_stop_at_a_tolerance_and_where_a_matrix_curves_downw
     for diagonal in ([-1.0, -1.0, -1.0], [0.0, 0.0, 0.0]):
         found = conjugate_gradients(lambda along, diagonal=diagonal: jnp.array(diagonal) * along, gradient, 7)
         np.testing.assert_array_equal(found, -gradient)
-    found = conjugate_gradients(lambda along: jnp.array([1.0, 5.0, -0.3]) * along, gradient, 7)
-    assert found @ gradient < 0 and np.isfinite(found).all()
+    # Of an indefinite matrix in the plane, what is conjugate to a direction that curves upwards curves downwards.
+    found = conjugate_gradients(lambda along: jnp.array([1.0, -0.1]) * along, jnp.ones(2), 7)
+    np.testing.assert_allclose(found, -2 / 0.9, atol=1e-14)
