@@ -5,9 +5,11 @@ from __future__ import annotations
 import difflib
 import inspect
 import numbers
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 
 RENAMED = {"blended": "synthetic_mixture", "moving": "drifting_targets"}  # what parts were once called -> their names
+LISTED = 700  # letters of a list of names in a sentence
 
 
 class InputError(ValueError):
@@ -35,7 +37,8 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
     renamed = RENAMED.get(name)
     near = [renamed] if renamed in names else difflib.get_close_matches(name[:80], names, n=1)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    return InputError(f"unknown {kind} {shown(name)}.{hint} Known: {', '.join(names)}.")
+    listed = textwrap.shorten(", ".join(names), LISTED, placeholder=" and more")
+    return InputError(f"unknown {kind} {shown(name)}.{hint} Known: {listed}.")
 
 
 def shown(value: object) -> str:

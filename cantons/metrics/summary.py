@@ -38,7 +38,7 @@ def standard_errors(values: np.ndarray, examples: np.ndarray, population: int) -
     whose error is the usual one of first order (Cochran, "Sampling Techniques", 1977, section 6.4).
 
     >>> standard_errors(np.array([0.0, 1.0, 1.0]), np.array([1, 1, 2]), population=12)
-    {'error': 0.28867513459481287, 'weighted_error': 0.24206145913796356}
+    {'error': 0.28867513459481287, 'weighted_error': 0.24803918541230538}
     """
     there = examples > 0
     values, examples = values[there].astype(float), examples[there]

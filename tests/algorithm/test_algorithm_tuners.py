@@ -48,7 +48,7 @@ def singular():
 
 
 def linear(data):
-    return ct.regression(data, ct.linear(bias=False), split="*")
+    return ct.regression(data, ct.linear(bias=False), split="all")
 
 
 @pytest.mark.parametrize("tuner", ["exact", {"name": "cg", "steps": 40}, "newton"])
@@ -76,7 +76,7 @@ def test_every_tuner_lowers_the_loss(numbers, name):
 @pytest.mark.parametrize("name", SECOND_ORDER)
 def test_on_a_convex_loss_that_is_not_quadratic_they_end_where_its_gradient_is_zero(labels, name):
     """Logistic regression with a penalty, everything private: the start is near enough for Newton's own steps."""
-    problem = ct.logistic(labels, l2=0.1, split="*")
+    problem = ct.logistic(labels, l2=0.1, split="all")
     shared, start = problem.init(KEY)
     found = tuned(problem, {"name": name, **LONG[name]}, start, labels, shared)
     for index in range(3):

@@ -89,7 +89,8 @@ def test_seeds_and_real_numbers_share_a_program_and_whole_numbers_do_not(study):
     from cantons.study.sweep import _runs
 
     runs = [run for size in (0.05, 0.2) for epochs in (1, 2)
-            for run in _runs(study, {"algorithm.step_size": size, "algorithm.epochs": epochs}, 2, study.parent, {})]
+            for run in _runs(study, {"algorithm.step_size": size, "algorithm.epochs": epochs}, 2, study.parent, {},
+                             hold_back=True)]
     assert sorted(len(group) for group in grouped(runs)) == [4, 4]
 
 
