@@ -268,6 +268,7 @@ class Problem(NamedTuple):
     convex: Convex | None = None  # None: not known to be
     set_metrics: Mapping[str, SetMetric] = {}  # of whole test sets, beside the means of what `score` gives
     numeric_targets: bool = False  # targets are quantities: labels, numbered 0, 1, ..., will not do
+    every_label: bool = False  # targets are labels, and none of several to an example may be missing, as -1
     check_inputs: Callable[[PyTree], None] = lambda inputs: None  # refuses those from which nothing can be predicted
     tables: Tables | None = None  # arrays of which a client needs some rows only, where there are any
     draws: bool = False  # `loss` draws at random, as dropout does, where a batch has a key

@@ -102,14 +102,14 @@ def is_real(dtype: np.dtype) -> bool:
 
 
 def as_labels(targets: PyTree, classes: int, where: Where) -> PyTree:
-    """The targets as int32, all of them in 0..classes-1."""
+    """The targets as int32, all of them in 0..classes-1; of several to an example some may be -1, for none."""
     at_least("classes", classes, 2)
 
     def check(leaf: np.ndarray) -> np.ndarray:
         if leaf.dtype.kind not in "iub":
             raise InputError(f"targets are of type {leaf.dtype}, but labels of {classes} classes are "
                              "integers: convert them, or leave out classes for regression.")
-        outside = (leaf < 0) | (leaf >= classes)
+        outside = (leaf < (-1 if leaf.ndim > 1 else 0)) | (leaf >= classes)
         if outside.any():
             row, *place = np.argwhere(outside)[0]
             raise InputError(f"targets hold label {leaf[(row, *place)]} in {where(int(row))}; "

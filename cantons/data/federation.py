@@ -77,6 +77,14 @@ class Federation:
                              "tell the model the shape of each.")
         return self.train.inputs.shape[1:]
 
+    @property
+    def unlabelled(self) -> bool:
+        """Are some targets, of several to an example, -1 for none?"""
+        new = [] if self.new is None else [self.new.train, self.new.test]
+        sets = [self.train, self.test, *new, *kinds_of(self.central).values(), *self.sets.values()]
+        leaves = [leaf for rows in sets for leaf in jax.tree.leaves(rows.targets) if leaf.ndim > 1]
+        return self.classes is not None and any(bool((leaf < 0).any()) for leaf in leaves)
+
     def describe(self) -> str:
         """A few lines for people."""
         sizes = self.train.sizes

@@ -17,7 +17,8 @@ def label_counts(federation: Federation) -> np.ndarray:
     targets = np.asarray(federation.train.targets)
     labels_each = targets[:1].size  # a text has one label per token
     owners = np.repeat(np.arange(federation.population), np.asarray(federation.train.sizes) * labels_each)
-    places = owners * federation.classes + targets.ravel()
+    told = targets.ravel() >= 0  # -1 is no label
+    places = (owners * federation.classes + targets.ravel())[told]
     counts = np.bincount(places, minlength=federation.population * federation.classes)
     return counts.reshape(federation.population, federation.classes)
 

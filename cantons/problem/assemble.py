@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from cantons.errors import InputError
 from cantons.models import Architecture, Model, Named
-from cantons.problem.losses import Loss, masked_mean
+from cantons.problem.losses import LOSSES, Loss, masked_mean
 from cantons.problem.shaped import check_tokens
 from cantons.problem.split import Split, adapter_in, division_of, paths
 from cantons.protocol import Convex, Problem, PyTree
@@ -49,7 +49,7 @@ def assemble(model: Model, loss: Loss, split: Split, l2: float = 0.0,
             check_tokens(inputs, model.vocabulary)
 
     return Problem(init, mean_loss, predict, score, spec=spec, check_inputs=check_inputs,
-                   draws=model.train is not None)
+                   draws=model.train is not None, every_label=loss is LOSSES["softmax"])
 
 
 def convex_if_linear(model: Architecture, l2: float = 0.0, split: Split = "none") -> Convex | None:

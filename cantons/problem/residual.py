@@ -42,8 +42,8 @@ def residual(data: Shaped, *, shared_features: Features = "all", private_feature
     """
     check_targets(data)
     kind = loss or ("squared" if data.classes is None else "softmax")
-    if kind not in LOSSES:
-        raise unknown("loss", kind, LOSSES)
+    if kind not in (known := [name for name in LOSSES if name != "masked_softmax"]):
+        raise unknown("loss", kind, known)
     if kind == "softmax" and data.classes is None:
         raise InputError("loss is softmax, and this data has no classes; use squared or logistic.")
     if kind != "softmax" and labels == "sign" and data.classes not in (None, 2):
@@ -131,7 +131,7 @@ def residual(data: Shaped, *, shared_features: Features = "all", private_feature
     return Problem(init, mean_loss, predict, score, spec=_spec(about, shared_model, private_model),
                    residual=Residual(shared_view, by_shared, by_private, joint_loss, as_outputs,
                                      linear and kind == "squared", empty_batch, private_view, score_outputs),
-                   convex=Convex() if linear else None, check_inputs=check_inputs)
+                   convex=Convex() if linear else None, check_inputs=check_inputs, every_label=kind == "softmax")
 
 
 def _picked(inputs: Array, columns: np.ndarray | None) -> Array:

@@ -28,6 +28,7 @@ class Shapes(NamedTuple):
 
     input_shape: tuple[int, ...]
     classes: int | None = None
+    unlabelled: bool = False  # some targets, of several to an example, are -1 for none
 
 
 def check_targets(data: Shaped) -> None:

@@ -25,7 +25,10 @@ MODELS = ("model", "shared_model", "private_model")  # the options of a problem 
 
 @checked
 def classification(data: Shaped, model: Architecture, *, split: Split = "none", l2: NonNegative = 0.0) -> Problem:
-    """Softmax cross-entropy with integer labels; scores the loss and the accuracy."""
+    """Softmax cross-entropy with integer labels; scores the loss and the accuracy.
+
+    Where an example has several labels, such as one per token, those that are -1 are neither trained on nor scored.
+    """
     if data.classes is None:
         raise InputError("classification needs a number of classes, and this data has classes=None; "
                          "give data with integer labels, or use regression.")
@@ -33,8 +36,10 @@ def classification(data: Shaped, model: Architecture, *, split: Split = "none", 
         raise InputError(f"classification got data with {data.classes} classes; give data with 2 or more.")
     about = {"name": "classification", "input_shape": list(data.input_shape), "classes": data.classes,
              "split": split if isinstance(split, str) else dict(split), "l2": l2}
+    if unlabelled := getattr(data, "unlabelled", False):
+        about |= {"unlabelled": True}
     network = model(tuple(data.input_shape), data.classes)
-    problem = assemble(network, LOSSES["softmax"], split, l2, _spec(about, model))
+    problem = assemble(network, LOSSES["masked_softmax" if unlabelled else "softmax"], split, l2, _spec(about, model))
     if data.classes == 2:
         problem = problem._replace(set_metrics={"auc": area_under_curve(problem.predict)},
                                    maximise=(*problem.maximise, "auc"))
@@ -78,7 +83,7 @@ def problem_from_spec(spec: Mapping[str, Any]) -> Problem:
     name = options.pop("name")
     if name not in PROBLEMS:
         raise unknown("problem", name, PROBLEMS)
-    shapes = Shapes(tuple(options.pop("input_shape")), options.pop("classes", None))
+    shapes = Shapes(tuple(options.pop("input_shape")), options.pop("classes", None), options.pop("unlabelled", False))
     models = {key: architecture(**options.pop(key)) for key in MODELS if key in options}
     return PROBLEMS[name](shapes, **models, **options)
 

@@ -35,7 +35,8 @@ def from_functions(init: Callable[[Key], PyTree], apply: Callable[[PyTree, PyTre
     """A problem from `init(key) -> params`, any pytree, and `apply(params, inputs [B, ...]) -> outputs`.
 
     `train(params, inputs, key)`, if given, takes the place of `apply` in training: it may draw dropout from its key.
-    `loss` is "softmax", "squared" or "logistic", or a function of (outputs, targets) that gives one number
+    `loss` is "softmax", "masked_softmax" (which leaves out labels of -1, where an example has several), "squared" or
+    "logistic", or a function of (outputs, targets) that gives one number
     per example. `split` is "none", "all", "adapter" for a low-rank matrix beside each array of two or more axes, or a
     glob over the parameters' paths, such as "head/*".
     """

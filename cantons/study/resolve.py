@@ -83,7 +83,10 @@ def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
 
 
 def check_data(problem: Problem, data: Federation) -> None:
-    """Refuse inputs that the problem cannot take, wherever they stand."""
+    """Refuse inputs that the problem cannot take, wherever they stand, and labels that it would mistake."""
+    if problem.every_label and data.unlabelled:
+        raise InputError(f"{data.name}: some targets are -1, for no label, and the loss of this problem would take "
+                         "them for labels; use classification, or loss=\"masked_softmax\", which leave them out.")
     new = () if data.new is None else (data.new.train, data.new.test)
     for examples in (data.train, data.test, data.validation, *kinds_of(data.central).values(), *new):
         if examples is not None:

@@ -149,3 +149,13 @@ def test_a_file_that_unpacks_to_more_than_there_is_is_read_no_further(text, monk
         read_libsvm(path)
     assert tracemalloc.get_traced_memory()[1] < 2**24
     tracemalloc.stop()
+
+
+def test_inputs_get_the_shape_they_are_asked_to_have(npz):
+    from cantons.data import npz as read
+
+    path = npz(x=np.arange(24).reshape(4, 6), y=np.arange(4) % 2, who=np.zeros(4, int))
+    data = read(path, client="who", shape=[2, 3], test=0)
+    assert data.input_shape == (2, 3) and data.train.inputs[1].tolist() == [[6, 7, 8], [9, 10, 11]]
+    with pytest.raises(InputError, match=r"shape is \[2, 2\], and an input in .* has shape \[6\]; give a shape of 6"):
+        read(path, client="who", shape=[2, 2])

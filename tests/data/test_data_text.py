@@ -111,6 +111,28 @@ def test_texts_with_one_alphabet_go_together():
         with_central(clients, other)
 
 
+def test_unknown_targets_and_padding_are_neither_trained_on_nor_scored(folder):
+    """b and what is rare are left; what is only rare is left out; ends are kept if they are padded."""
+    path = folder(ann="aaaabx" * 3 + "yzyz", bob="aabbb", eve="wvwvw")
+    plain = text(path, length=4, vocabulary=3, test=0)
+    assert plain.vocabulary == ("<unknown>", "a", "b") and not plain.unlabelled
+    data = text(path, length=4, vocabulary=3, score_unknown=False, test=0)
+    np.testing.assert_array_equal(data.train.inputs, plain.train.inputs[(plain.train.targets > 0).any(1)])
+    kept = plain.train.targets[(plain.train.targets > 0).any(1)]
+    np.testing.assert_array_equal(data.train.targets, np.where(kept == 0, -1, kept))
+    assert data.clients.names == ("ann", "bob") and data.unlabelled and data.classes == 3
+    assert data.notes[-1] == "left out: 2 examples without a known target, and 1 clients with no others"
+    assert label_counts(data).sum() == (kept > 0).sum()
+
+    whole = text(path, length=4, vocabulary=9, pad=True, test=0)
+    told = whole.train.targets >= 0
+    assert decoded(whole, [whole.train.inputs[told]]) == [("aaaabx" * 3 + "yzyz")[:-1] + "aabb" + "wvwv"]
+    assert (whole.train.inputs[whole.train.targets < 0] == 0).all() and whole.population == 3
+    folded = from_texts({"ann": "abcde"}, length=3, alphabet="abcde", pad=True)
+    assert folded.train.inputs.tolist() == [[1, 2, 3], [4, 0, 0]]
+    assert folded.train.targets.tolist() == [[2, 3, 4], [5, -1, -1]]
+
+
 def test_label_counts_are_per_token(folder):
     data = text(folder(ann="ababa", bob="bbbbb"), length=2, test=0)
     assert data.vocabulary == ("<unknown>", "b", "a")

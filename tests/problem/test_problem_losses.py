@@ -7,6 +7,7 @@ import pytest
 
 import cantons as ct
 from cantons.errors import InputError
+from cantons.problem import problem_from_spec
 from cantons.problem.losses import LOSSES, likeliest, logistic, masked_mean, same_sign, softmax, squared
 
 OUTPUTS = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
@@ -66,8 +67,8 @@ def test_masked_mean_divides_by_the_rows_that_count():
 @pytest.mark.parametrize("name", LOSSES)
 def test_losses_are_float64_when_jax_is(name):
     with jax.enable_x64(True):
-        targets = np.array([1, 1]) if name == "softmax" else np.array([1.0, -1.0])
-        outputs = np.ones((2, 3) if name == "softmax" else 2)
+        targets = np.array([1, 1]) if "softmax" in name else np.array([1.0, -1.0])
+        outputs = np.ones((2, 3) if "softmax" in name else 2)
         assert jax.eval_shape(LOSSES[name].per_example, outputs, targets).dtype == jnp.float64
 
 
@@ -92,3 +93,31 @@ def test_targets_of_several_arrays_need_a_problem_made_for_them():
     for make in (lambda: ct.regression(data, ct.linear()), lambda: ct.residual(data)):
         with pytest.raises(ct.InputError, match="the targets are several arrays .*such as bandit"):
             make()
+
+
+def test_labels_of_minus_one_are_neither_trained_on_nor_scored():
+    random = np.random.default_rng(0)
+    tokens = random.integers(0, 5, (6, 4)).astype(np.int32)
+    labels = np.where(random.random((6, 4)) < 0.4, -1, tokens)
+    labels[:, 0] = tokens[:, 0]  # one at least in each row
+    data = ct.federation(tokens, labels, np.arange(6) % 2, classes=5, test=0)
+    assert data.unlabelled and not ct.federation(tokens, tokens, np.arange(6) % 2, classes=5).unlabelled
+    problem = ct.classification(data, ct.gru(5, width=3, units=4))
+    outputs = random.normal(size=(6, 4, 5)).astype(np.float32)
+    told = labels >= 0
+    each = np.where(told, np.asarray(softmax(outputs.reshape(24, 5), tokens.reshape(24))).reshape(6, 4), 0)
+    loss = LOSSES["masked_softmax"]
+    np.testing.assert_allclose(loss.per_example(outputs, labels), each.sum(1) / told.sum(1), rtol=1e-5)
+    np.testing.assert_allclose(loss.correct(outputs, labels),
+                               ((outputs.argmax(-1) == tokens) & told).sum(1) / told.sum(1), rtol=1e-6)
+    gradient = jax.grad(lambda outputs: loss.per_example(outputs, labels).sum())(outputs)
+    np.testing.assert_array_equal(np.abs(gradient).sum(-1) > 0, told)
+
+    assert problem.spec["unlabelled"] and not problem.every_label and not problem_from_spec(problem.spec).every_label
+    other = ct.from_functions(lambda key: jnp.zeros((5, 5)), lambda table, tokens: table[tokens])
+    with pytest.raises(InputError, match="some targets are -1, for no label, and the loss of this problem would take"):
+        ct.run(other, data, ct.fedavg(), rounds=1)
+    with pytest.raises(InputError, match="targets hold label -1"):
+        ct.federation(tokens, labels.min(1), np.arange(6) % 2, classes=5)
+    with pytest.raises(InputError, match="targets hold label -2"):
+        ct.federation(tokens, labels - 1, np.arange(6) % 2, classes=5)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Sequence
+from math import prod
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,6 +19,7 @@ from cantons.data.table import Table
 from cantons.errors import InputError
 from cantons.memory import require
 from cantons.options import Flat
+from cantons.ranges import Count
 
 ARRAY = b"\x93NUMPY"  # how a file with a single array begins
 
@@ -29,6 +32,7 @@ def npz(
     targets: str = "y",
     client: str | None = None,
     regression: bool = False,
+    shape: Sequence[Count] | None = None,
     division: Flat[Division] = Division(test=0.2),
 ) -> Federation:
     """A NumPy archive, divided by its array of ids `client`, or into `clients` by another partition.
@@ -38,8 +42,15 @@ def npz(
     targets: the array to predict.
     client: the array that says whose each row is.
     regression: targets are numbers; otherwise they are labels.
+    shape: of one input, where the array has another one with as many numbers: [28, 28] for images in rows of 784.
     """
     table = read_npz(path, inputs=inputs, targets=targets, client=client, regression=regression)
+    if shape is not None:
+        own = table.inputs.shape[1:]
+        if prod(shape) != prod(own):
+            raise InputError(f"shape is {list(shape)}, and an input in {path} has shape {list(own)}; give a shape of "
+                             f"{prod(own)} numbers.")
+        table = table._replace(inputs=table.inputs.reshape(-1, *shape))
     return from_table(table, division, name=Path(path).stem)
 
 

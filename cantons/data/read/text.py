@@ -15,7 +15,7 @@ import numpy as np
 
 from cantons.data.federation import Federation
 from cantons.data.prepare.alphabet import check_alphabet, fold_characters, number_by_alphabet, symbols_of
-from cantons.data.prepare.vocabulary import fit_vocabulary, number_characters
+from cantons.data.prepare.vocabulary import fit_vocabulary, number_characters, without_unknown
 from cantons.data.provenance import recorded
 from cantons.data.read.columns import column
 from cantons.data.read.files import list_files, read_text, reading
@@ -38,6 +38,8 @@ def text(
     length: Count = 80,
     vocabulary: Classes = 10_000,
     alphabet: str | None = None,
+    score_unknown: bool = True,
+    pad: bool = False,
     division: Flat[NaturalDivision] = NaturalDivision(test=0.2),
 ) -> Federation:
     """Text by author, in examples that follow each other without overlap; the target is what comes after each token.
@@ -49,13 +51,16 @@ def text(
         all others, is among them.
     alphabet: if given, the characters that are known, whoever uses them, numbered from 1 in this order; accents and
         typographic signs are folded to it, and 0 stands for what is left. Data with one alphabet go together.
+    score_unknown: if false, targets that are token 0 are -1: models are neither trained on them nor scored by them.
+    pad: keep the end of a text too, filled up with places whose input is token 0 and whose target is -1; else what does
+        not fill an example is left out.
     """
     return from_texts(read_authors(path), tokens=tokens, length=length, vocabulary=vocabulary, alphabet=alphabet,
-                      division=division, name=Path(path).stem)
+                      score_unknown=score_unknown, pad=pad, division=division, name=Path(path).stem)
 
 
 def from_texts(authors: Mapping[str, str] | Mapping[int, str], *, tokens: Tokens = "characters", length: int = 80,
-               vocabulary: int = 10_000, alphabet: str | None = None,
+               vocabulary: int = 10_000, alphabet: str | None = None, score_unknown: bool = True, pad: bool = False,
                division: NaturalDivision = NaturalDivision(test=0.2), name: str = "text") -> Federation:
     """The same for texts that are not in files: one per author, by name or number.
 
@@ -63,20 +68,23 @@ def from_texts(authors: Mapping[str, str] | Mapping[int, str], *, tokens: Tokens
     >>> data.vocabulary, data.train.inputs[0].tolist()
     (('<unknown>', 'a', 'b', 'e'), [1, 2, 2, 1])
     """
-    table = sequences(authors, tokens, length, alphabet)
+    table = sequences(authors, tokens, length, alphabet, pad)
     whole = from_table(table, division, name=name)
     assert table.clients is not None
     short = len(authors) - len(np.unique(table.clients))
     if short:
-        whole = replace(whole, notes=(f"left out: {short} authors with at most {length} {tokens}", *whole.notes))
-    return whole if alphabet is not None else fit_vocabulary(whole, vocabulary)
+        most = 1 if pad else length
+        whole = replace(whole, notes=(f"left out: {short} authors with at most {most} {tokens}", *whole.notes))
+    whole = whole if alphabet is not None else fit_vocabulary(whole, vocabulary)
+    return whole if score_unknown else without_unknown(whole)
 
 
 def sequences(authors: Mapping[str, str] | Mapping[int, str], tokens: Tokens, length: int,
-              alphabet: str | None = None) -> Table:
+              alphabet: str | None = None, pad: bool = False) -> Table:
     """Cut each author's text into rows; inputs and targets are numbers of tokens, both [rows, length].
 
-    With an alphabet, numbers are places in it, and the targets are labels.
+    With an alphabet, numbers are places in it, and the targets are labels. With `pad`, the last row of a text may be
+    filled up with -1; with an alphabet, where inputs are as they will be, its inputs with 0.
 
     >>> table = sequences({"ann": "abcabca", "bob": "ca"}, "characters", 3)
     >>> table.inputs, table.targets, table.clients
@@ -86,12 +94,20 @@ def sequences(authors: Mapping[str, str] | Mapping[int, str], tokens: Tokens, le
     one_of("tokens", tokens, get_args(Tokens))
     at_least("length", length, 1)
     numbers, symbols = _number_tokens(list(authors.values()), tokens, alphabet)
-    sizes = [max(len(own) - 1, 0) // length for own in numbers]
+    sizes = [max(len(own) - 1 + (length - 1 if pad else 0), 0) // length for own in numbers]
     if not any(sizes):
         raise InputError(f"length is {length}, and the longest of {len(numbers)} texts has {max(map(len, numbers))} "
                          f"{tokens}; give a length below that.")
-    inputs = np.concatenate([own[: size * length] for own, size in zip(numbers, sizes, strict=True)])
-    targets = np.concatenate([own[1 : size * length + 1] for own, size in zip(numbers, sizes, strict=True)])
+
+    def cut(first: int, empty: int) -> np.ndarray:
+        """`size` rows of every text from token `first` on, without the last token if `first` is not."""
+        rows = []
+        for own, size in zip(numbers, sizes, strict=True):
+            kept = own[first : len(own) - 1 + first][: size * length]
+            rows.append(np.pad(kept, (0, size * length - len(kept)), constant_values=empty))
+        return np.concatenate(rows)
+
+    inputs, targets = cut(0, -1 if alphabet is None else 0), cut(1, -1)
     return Table(inputs.reshape(-1, length), targets.reshape(-1, length),
                  None if alphabet is None else np.array(symbols), np.repeat(list(authors), sizes), vocabulary=symbols)
 
