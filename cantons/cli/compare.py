@@ -56,7 +56,9 @@ def _check(studies: Sequence[Study]) -> None:
     data: Federation | None = None
     for study in studies:
         try:
-            data = data or study.parts()[1]
+            data = data or study.federation()
+            if study.stages:
+                study.resolved()
             problem = make_problem(study.tables["problem"], data)
             make_algorithm(study.tables["algorithm"]).build(problem, data.population)
             _check_scored(study, data)
@@ -91,7 +93,11 @@ def of_algorithms(path: Path, algorithms: Sequence[str], seeds: int, changes: Ma
 
     What the study itself says about its algorithm holds for the others too, as far as they have such options.
     """
-    own = {key: value for key, value in read_study(path, changes).tables["algorithm"].items() if key != "name"}
+    study = read_study(path, changes)
+    if study.stages:
+        raise InputError(f"{path} has stages, each with an algorithm of its own; leave --algorithm out, and compare "
+                         "study files.")
+    own = {key: value for key, value in study.tables["algorithm"].items() if key != "name"}
     methods = []
     for text in algorithms:
         name, options = parsed_algorithm(text)

@@ -110,7 +110,7 @@ def chars74k(folder: Path) -> Task:
 
 def blogs(folder: Path) -> Task:
     data = from_texts(read_authors(folder / "blogs_by_author.npz"), tokens="words", length=20, vocabulary=2000,
-                      division=NaturalDivision(test=TEST), name="blogs")
+                      score_unknown=False, division=NaturalDivision(test=TEST), name="blogs")
     assert data.classes is not None
     return Task(data, ct.transformer(data.classes, width=64, blocks=1), TEXT)
 

@@ -139,11 +139,31 @@ def _fitting(draw: st.DrawFn, samples: dict[str, dict[str, Any]], fits: Fits) ->
     for kind in ("aggregate", "engine"):
         if draw(_one_in(8)):
             study[kind] = draw(_more(kind, {"name": draw(st.sampled_from(sorted(REGISTRY[kind])))}))
+    if draw(_one_in(6)):
+        study["stage"] = draw(st.lists(_stage(), min_size=0 if draw(_one_in(10)) else 1, max_size=3))
     if draw(_one_in(3)):
         key = draw(st.sampled_from(sorted(Settings.model_fields)))
         study[key] = draw(of_type(Settings.model_fields[key].annotation,
                                   ["name"]).filter(lambda value: value != "none"))
     return study
+
+
+@st.composite
+def _stage(draw: st.DrawFn) -> Any:
+    """A stage that changes some things, sound or not."""
+    stage: dict[str, Any] = {"name": draw(st.sampled_from(["one", "two", "three", "four", "a/b", ""]))}
+    changes = {
+        "rounds": st.sampled_from([1, 2, 0, "none"]), "cohort": st.sampled_from([1, 2, "none", {"a": 1}]),
+        "evaluate_clients": st.sampled_from([1, 2, 10**9, "none", 0]), "aggregate": st.sampled_from(["mean", "none"]),
+        "problem": st.sampled_from(["none", "all", "output", "*bias"]).map(lambda split: {"split": split}),
+        "algorithm": st.one_of(
+            st.sampled_from(sorted(REGISTRY["algorithm"])), st.just({"name": "independent", "parts": "private"}),
+            st.sampled_from([{"step_size": 0.2}, {"nope": 1}])),
+        "clock": st.sampled_from([{"name": "online"}, {"cohort": 1}, "rounds"]),
+        "seed": st.just(1), "nope": nonsense}
+    for key in draw(st.lists(st.sampled_from([*changes, "problem", "algorithm"]), max_size=3, unique=True)):
+        stage[key] = draw(changes[key])
+    return draw(nonsense) if draw(_one_in(30)) else stage
 
 
 @st.composite

@@ -2,7 +2,7 @@
 
     python tests/study/kill_and_resume.py --kills 100
 
-A run, an online run, a run with a datacenter, a sweep, a comparison and a run with local models are each killed at
+A run, an online run, a run with a datacenter, one in stages, a sweep, a comparison and a run with local models are each killed at
 points spread over all their file operations, from the first to the last, so that every file is once half written. Every
 other one is killed a second time while it goes on. In the end states and evaluations, but for the clock's readings,
 must have the same bits.
@@ -97,7 +97,25 @@ batch_size = 4
 central_batch_size = 8
 central_private = "trained"
 """
-KINDS = ("run", "online", "mixed", "sweep", "compare", "local models")
+STAGES = STUDY.replace("rounds = 6", "rounds = 4").replace("[problem]\nname = \"logistic\"\nsplit = \"*bias\"\n", """
+[problem]
+name = "logistic"
+
+[[stage]]
+name = "pretraining"
+algorithm = { name = "fedavg", batch_size = 8 }
+
+[[stage]]
+name = "training"
+problem.split = "*bias"
+
+[[stage]]
+name = "tuning"
+rounds = 2
+problem.split = "*bias"
+algorithm = { name = "independent", parts = "private", batch_size = 8 }
+""")
+KINDS = ("run", "online", "mixed", "stages", "sweep", "compare", "local models")
 
 
 def command(study: Path, out: Path) -> list[str]:
@@ -114,11 +132,12 @@ def play(kind: str, folder: Path, out: Path) -> str:
         import resumable_run
 
         return resumable_run.digest(resumable_run.play(out, rounds=12, resume=True))
-    texts = {"run": STUDY, "online": ONLINE, "mixed": MIXED, "second": STUDY.replace("scaffold", "fedavg")}
+    texts = {"run": STUDY, "online": ONLINE, "mixed": MIXED, "stages": STAGES,
+             "second": STUDY.replace("scaffold", "fedavg")}
     for name, text in texts.items():
         (folder / f"{name}.toml").write_text(text)
     words = {"run": ["run", "run.toml", "--resume"], "online": ["run", "online.toml", "--resume"],
-             "mixed": ["run", "mixed.toml", "--resume"],
+             "mixed": ["run", "mixed.toml", "--resume"], "stages": ["run", "stages.toml", "--resume"],
              "sweep": ["sweep", "run.toml", "--grid", "algorithm.step_size=0.05,0.1", "--seeds", "1"],
              "compare": ["compare", "run.toml", "second.toml", "--seeds", "1", "--rounds", "4"]}[kind]
     os.chdir(folder)
