@@ -119,11 +119,12 @@ def test_evaluations_draw_nothing_and_streams_do():
 
 
 def test_a_datacenter_draws_too_on_several_devices_and_sends_no_keys():
-    rows = RANDOM.normal(size=(256, 8)).astype(np.float32)
+    rows = RANDOM.normal(size=(256, 256)).astype(np.float32)  # enough to be divided
     data = ct.federation(rows, np.arange(256) % 2, np.arange(256) % 4, classes=2, test=0)
     data = with_keys(replace(data, central=from_sizes(rows, np.arange(256) % 2, np.array([256]))), True)
     centre = divide_batches(data.central.client(0), mesh_of(2))
-    assert centre.sample(KEY, 256).key.shape == centre.full(KEY).key.shape == ()
+    drawn = jax.jit(lambda: (centre.sample(KEY, 256).key, centre.full(KEY).key))()
+    assert [key.shape for key in drawn] == [(), ()]
     problem = ct.with_central_loss(ct.classification(data, ct.mlp(hidden=[4], dropout=0.5)))
     for recipe in (ct.example_transfer(), ct.one_way_transfer(), ct.parallel_training(central_batch_size=None)):
         message, upload = shapes_that_travel(problem, recipe.build(problem, 4), data.train, data.central)
