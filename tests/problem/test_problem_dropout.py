@@ -1,5 +1,7 @@
 """Dropout has a key while it trains and none when it predicts; the key follows from seed, client, round and step."""
 
+from dataclasses import replace
+
 import equinox as eqx
 import flax.linen as nn
 import jax
@@ -8,7 +10,10 @@ import numpy as np
 import pytest
 
 import cantons as ct
-from cantons.data import with_keys
+from cantons.data import from_sizes, with_keys
+from cantons.engine.central import divide_batches
+from cantons.engine.devices import mesh_of
+from cantons.engine.stepper import shapes_that_travel
 from cantons.errors import InputError
 from cantons.models.dropout import dropper
 from cantons.problem import Shapes
@@ -107,7 +112,23 @@ def test_evaluations_draw_nothing_and_streams_do():
     client.fold(2, lambda carry, batch: carry if batch.key == () else pytest.fail("a key to score with"), 0)
     moments = [client.at(KEY, jnp.int32(meeting), 2, "cycle").now().key for meeting in range(2)]
     assert not np.array_equal(*map(jax.random.key_data, moments))
-    assert DATA.train.client(0).sample(KEY, 2).key == () and DATA.train.client(0).full(KEY).key == ()
+    drawn = [client.sample(KEY, 2).key, client.full(KEY).key, moments[0]]
+    client.epoch(KEY, 2, lambda carry, batch: drawn.append(batch.key), None)
+    assert all(not np.array_equal(*map(jax.random.key_data, (key, KEY))) for key in drawn[:3])  # it has drawn the rows
+    assert len(drawn) > 3 and DATA.train.client(0).sample(KEY, 2).key == () and DATA.train.client(0).full(KEY).key == ()
+
+
+def test_a_datacenter_draws_too_on_several_devices_and_sends_no_keys():
+    rows = RANDOM.normal(size=(256, 256)).astype(np.float32)  # enough to be divided
+    data = ct.federation(rows, np.arange(256) % 2, np.arange(256) % 4, classes=2, test=0)
+    data = with_keys(replace(data, central=from_sizes(rows, np.arange(256) % 2, np.array([256]))), True)
+    centre = divide_batches(data.central.client(0), mesh_of(2))
+    drawn = jax.jit(lambda: (centre.sample(KEY, 256).key, centre.full(KEY).key))()
+    assert [key.shape for key in drawn] == [(), ()]
+    problem = ct.with_central_loss(ct.classification(data, ct.mlp(hidden=[4], dropout=0.5)))
+    for recipe in (ct.example_transfer(), ct.one_way_transfer(), ct.parallel_training(central_batch_size=None)):
+        message, upload = shapes_that_travel(problem, recipe.build(problem, 4), data.train, data.central)
+        assert all(jnp.issubdtype(leaf.dtype, jnp.number) for leaf in jax.tree.leaves((message, upload)))
 
 
 def test_a_tuned_model_that_predicts_is_the_one_that_was_scored():
