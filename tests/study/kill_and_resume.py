@@ -2,10 +2,10 @@
 
     python tests/study/kill_and_resume.py --kills 100
 
-A run, an online run, a run with a datacenter, one in stages, a sweep, a comparison and a run with local models are each killed at
-points spread over all their file operations, from the first to the last, so that every file is once half written. Every
-other one is killed a second time while it goes on. In the end states and evaluations, but for the clock's readings,
-must have the same bits.
+A run, an online run, a run with a datacenter, one in stages, a sweep, a comparison and a run with local models are each
+killed at points spread over all their file operations, from the first to the last, so that every file is once half
+written. Every other one is killed a second time while it goes on. In the end states and evaluations, but for the
+clock's readings, must have the same bits.
 """
 
 from __future__ import annotations
