@@ -14,8 +14,9 @@ from cantons.protocol import Start
 from cantons.report.collect import collect
 from cantons.study.read import check_study, read_study
 from cantons.study.reading import read_clients, read_evaluations
-from cantons.study.resolve import resolve
+from cantons.study.resolve import resolve, sample_clients
 from cantons.study.stage_tables import merged_stages
+from cantons.study.stages import resolve_stages
 from cantons.study.warm_start import check_follows, start_from
 
 DATA = ct.synthetic(clients=7, features=4, classes=3, largest=40, seed=0)
@@ -213,6 +214,13 @@ def test_a_staged_run_that_was_stopped_in_every_stage_goes_on_to_the_same_bits(s
     for stage in ("1-pretraining", "2-training"):
         old, new = (read_evaluations(folder / "stages" / stage)[-1] for folder in (staged.folder, after.folder))
         assert old[PERSONAL] == new[PERSONAL]
+
+
+def test_every_stage_scores_the_same_sample_of_clients():
+    stages = {name: {"problem": problem} for name, problem in (("a", WHOLE), ("b", OUTPUT))}
+    first, last = resolve_stages(DATA, stages, algorithm=ct.fedavg(), rounds=1, evaluate_clients=4, seed=2).values()
+    np.testing.assert_array_equal(first.parts.scored["clients"], last.parts.scored["clients"])
+    np.testing.assert_array_equal(last.parts.scored["clients"], sample_clients(DATA, 2, 4)["clients"])
 
 
 @pytest.mark.parametrize("changes, words", [
