@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import cantons as ct
+from cantons.cli.compare import of_algorithms
 from cantons.engine import seed_keys, starting_point
 from cantons.protocol import Start
 from cantons.report.collect import collect
@@ -17,6 +18,7 @@ from cantons.study.reading import read_clients, read_evaluations
 from cantons.study.resolve import resolve, sample_clients
 from cantons.study.stage_tables import merged_stages
 from cantons.study.stages import resolve_stages
+from cantons.study.sweep import sweep
 from cantons.study.warm_start import check_follows, start_from
 
 DATA = ct.synthetic(clients=7, features=4, classes=3, largest=40, seed=0)
@@ -233,6 +235,14 @@ def test_a_stage_that_was_changed_after_it_was_run_is_refused(staged, changes, w
         study.run(out=staged.folder, resume=True)
     with pytest.raises(ct.InputError, match=words):
         study.check_folder(staged.folder)
+
+
+def test_sweeps_and_other_algorithms_are_not_for_stages(staged, tmp_path):
+    study = staged.folder.parent / "study.toml"
+    with pytest.raises(ct.InputError, match="a sweep runs its points as one program, and these have stages"):
+        sweep(study, {"stage.training.rounds": [1, 2]}, 1, tmp_path, {}, ct.Callback())
+    with pytest.raises(ct.InputError, match="has stages, each with an algorithm of its own"):
+        of_algorithms(study, ["fedavg"], 1, {}, ct.Callback())
 
 
 @pytest.mark.parametrize("stage, words", [
