@@ -126,7 +126,7 @@ def grouped(runs: Sequence[Run]) -> list[list[Run]]:
 
 
 def _runs(path: Path, point: Mapping[str, Any], seeds: int, out: Path, changes: Mapping[str, Any],
-          hold_back: bool) -> list[Run]:
+          hold_back: bool = True) -> list[Run]:
     study = read_study(path, {**changes, **point})
     if study.stages:
         raise InputError("a sweep runs its points as one program, and these have stages; sweep the first stage as a "

@@ -9,13 +9,16 @@ import numpy as np
 import pytest
 
 import cantons as ct
+from cantons.cli.compare import of_algorithms
 from cantons.engine import seed_keys, starting_point
 from cantons.protocol import Start
 from cantons.report.collect import collect
 from cantons.study.read import check_study, read_study
 from cantons.study.reading import read_clients, read_evaluations
-from cantons.study.resolve import resolve
+from cantons.study.resolve import resolve, sample_clients
 from cantons.study.stage_tables import merged_stages
+from cantons.study.stages import resolve_stages
+from cantons.study.sweep import sweep
 from cantons.study.warm_start import check_follows, start_from
 
 DATA = ct.synthetic(clients=7, features=4, classes=3, largest=40, seed=0)
@@ -215,6 +218,13 @@ def test_a_staged_run_that_was_stopped_in_every_stage_goes_on_to_the_same_bits(s
         assert old[PERSONAL] == new[PERSONAL]
 
 
+def test_every_stage_scores_the_same_sample_of_clients():
+    stages = {name: {"problem": problem} for name, problem in (("a", WHOLE), ("b", OUTPUT))}
+    first, last = resolve_stages(DATA, stages, algorithm=ct.fedavg(), rounds=1, evaluate_clients=4, seed=2).values()
+    np.testing.assert_array_equal(first.parts.scored["clients"], last.parts.scored["clients"])
+    np.testing.assert_array_equal(last.parts.scored["clients"], sample_clients(DATA, 2, 4)["clients"])
+
+
 @pytest.mark.parametrize("changes, words", [
     ({"stage.pretraining.rounds": 3}, "its stages.1-pretraining.rounds is 2, here it is 3"),
     ({"stage.training.algorithm.private_step_size": 0.1}, "its stages.2-training.algorithm.private_step_size is 0.5"),
@@ -225,6 +235,14 @@ def test_a_stage_that_was_changed_after_it_was_run_is_refused(staged, changes, w
         study.run(out=staged.folder, resume=True)
     with pytest.raises(ct.InputError, match=words):
         study.check_folder(staged.folder)
+
+
+def test_sweeps_and_other_algorithms_are_not_for_stages(staged, tmp_path):
+    study = staged.folder.parent / "study.toml"
+    with pytest.raises(ct.InputError, match="a sweep runs its points as one program, and these have stages"):
+        sweep(study, {"stage.training.rounds": [1, 2]}, 1, tmp_path, {}, ct.Callback())
+    with pytest.raises(ct.InputError, match="has stages, each with an algorithm of its own"):
+        of_algorithms(study, ["fedavg"], 1, {}, ct.Callback())
 
 
 @pytest.mark.parametrize("stage, words", [
