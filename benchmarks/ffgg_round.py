@@ -5,7 +5,7 @@
 Mishchenko et al., section 6: "FFGG with Local-GD subsolver computes multiple gradients with respect to personalized
 parameters and one gradient with respect to global parameters, while FedAvg requires the clients to compute multiple
 gradients with respect to all parameters". FFGG has tau tuning steps and one gradient, FedAvg tau + 1 local steps, all
-on batches of 32: MNIST by writer, the writers with 100 digits or more, cohorts of 10. Contenders take turns, a window
+on batches of 32: MNIST by writer, the writers with 100 digits or more, in cohorts. Contenders take turns, a window
 of rounds each, and ratios are taken turn by turn. Without the file, digits of scikit-learn.
 """
 
@@ -27,7 +27,7 @@ from cantons.engine.devices import one_device_per_core
 from cantons.study.resolve import resolve
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-COHORT, BATCH, LEAST = 10, 32, 100
+BATCH, LEAST = 32, 100
 
 
 def writers(folder: Path) -> ct.Federation:
@@ -43,9 +43,9 @@ def writers(folder: Path) -> ct.Federation:
 class Contender:
     """One algorithm on its way: `window(rounds)` is how long so many more rounds take, in seconds per round."""
 
-    def __init__(self, problem: ct.Problem, data: ct.Federation, recipe: Any):
+    def __init__(self, problem: ct.Problem, data: ct.Federation, recipe: Any, cohort: int):
         engine = ct.Local()
-        self.session = engine.start([resolve(problem, data, recipe, rounds=1, cohort=COHORT, engine=engine).parts])
+        self.session = engine.start([resolve(problem, data, recipe, rounds=1, cohort=cohort, engine=engine).parts])
         self.state, self.done = self.session.begin(), 0
         self.window(1)
 
@@ -56,14 +56,14 @@ class Contender:
         return (time.perf_counter() - began) / rounds
 
 
-def contenders(data: ct.Federation, tau: int) -> dict[str, Contender]:
+def contenders(data: ct.Federation, tau: int, cohort: int) -> dict[str, Contender]:
     model = ct.cnn()
     found = {"FedAvg": Contender(ct.classification(data, model), data,
-                                 ct.fedavg(step_size=0.05, steps=tau + 1, batch_size=BATCH))}
+                                 ct.fedavg(step_size=0.05, steps=tau + 1, batch_size=BATCH), cohort)}
     tuner = {"name": "optimizer", "optimizer": "sgd", "steps": tau, "batch_size": BATCH, "step_size": 0.05}
     for split in ("input", "output"):
         found[f"FFGG, {split}"] = Contender(ct.classification(data, model, split=split), data,
-                                            ct.ffgg(step_size=0.05, tuner=tuner, delta_batch_size=BATCH))
+                                            ct.ffgg(step_size=0.05, tuner=tuner, delta_batch_size=BATCH), cohort)
     return found
 
 
@@ -75,6 +75,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--rounds", type=int, default=2, help="in a window")
+    parser.add_argument("--cohort", type=int, default=10)
     parser.add_argument("--taus", type=int, nargs="*", default=[1, 5, 20])
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--out", type=Path)
@@ -86,7 +87,7 @@ def main() -> None:
              f"{os.getloadavg()[0]:.1f}.", "",
              "| tau | contender | ms per round | times FedAvg with tau + 1 steps |", "| --- | --- | ---: | ---: |"]
     for tau in given.taus:
-        running = contenders(data, tau)
+        running = contenders(data, tau, given.cohort)
         times: dict[str, list[float]] = {name: [] for name in running}
         for _ in range(given.repeats):
             for name, one in running.items():

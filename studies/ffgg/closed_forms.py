@@ -63,15 +63,20 @@ class Quadratics:
         return self.moments[:, :self.shared] - np.einsum("mij,mj->mi", self.blocks[1], self.fit[1])
 
     @cached_property
+    def mean(self) -> tuple[np.ndarray, np.ndarray]:
+        """S and s of F, the mean over clients."""
+        return self.S.mean(0), self.s.mean(0)
+
+    @cached_property
     def solution(self) -> np.ndarray:
         """theta*: the mean of all F_m is 0."""
-        return np.linalg.solve(self.S.mean(0), self.s.mean(0))
+        return np.linalg.solve(*self.mean)
 
     @cached_property
     def constants(self) -> Constants:
         whole, cross, curvature = self.blocks
         return Constants(
-            _largest(self.S), float(np.linalg.eigvalsh(self.S.mean(0))[0]), _largest(self.hessians), _largest(whole),
+            _largest(self.S), float(np.linalg.eigvalsh(self.mean[0])[0]), _largest(self.hessians), _largest(whole),
             _largest(curvature), float(np.linalg.eigvalsh(curvature)[:, 0].min()),
             float(np.linalg.norm(cross, 2, axis=(1, 2)).max()))
 
@@ -88,7 +93,8 @@ class Quadratics:
 
     def norms(self, thetas: np.ndarray) -> np.ndarray:
         """|F(theta)|, of the mean over clients, for one theta or many."""
-        return np.linalg.norm(thetas @ self.S.mean(0) - self.s.mean(0), axis=-1)
+        S, s = self.mean
+        return np.linalg.norm(thetas @ S - s, axis=-1)
 
     def best_private(self, theta: np.ndarray) -> np.ndarray:
         J, c = self.fit

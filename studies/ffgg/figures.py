@@ -147,7 +147,7 @@ def methods(one: Bench, tau: int, penalty: float, fewest: bool) -> dict[str, Met
         "Local GD": Method(whole, lambda by: ct.fedavg(step_size=by * local, steps=tau, **full), grid),
         "SCAFFOLD": Method(whole, lambda by: ct.scaffold(option="I", step_size=by * local, steps=tau,
                                                          server_step_size=0.5, **full), grid),
-        # lambda = 0.1 is next to nothing beside losses of curvature L_f; the tuned one is of their size.
+        # Penalties up to 2 L_f / tau, with which all clients agree after every communication.
         "L2GD": Method(whole, lambda by: ct.l2gd(penalty=by * penalty / n, communication=1 / tau, step_size=alone),
                        tuple([1.0, *np.array([0.1, 0.5, 2.0]) * constants.joint / (penalty * tau)])),
     }

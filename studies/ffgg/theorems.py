@@ -128,6 +128,8 @@ def newcomers(settings: Settings, out: Path, watch: kit.Watch) -> str:
                      for few, error in zip(settings.new_rows, curve, strict=True)]
         axes.axhline(settings.noise**2, color=kit.BLACK, linestyle=":", label="the noise")
         axes.set(xlabel="rows of a new client", title=f"targets {targets}")
+        axes.set_xticks([2 * few for few in settings.new_rows], [str(2 * few) for few in settings.new_rows])
+        axes.minorticks_off()
         axes.legend(fontsize=8)
     plots[0].set(ylabel="mean squared error on fresh rows")
     kit.save_figure(figure, out / "newcomers.png")
