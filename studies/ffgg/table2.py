@@ -14,9 +14,11 @@ accuracies on the clients' test rows, weighted by how many they have.
     maps        the same images dealt out at random, and each client has a permutation of the labels of its own
     chars74k    a limit case: 62 characters and one image of each, so that no client has seen its test classes at home
     blogs       the next word of an author: 20 words in a row, the 2,000 most frequent ones, in place of Stack Overflow
+    resnet      mnist with ResNet-18; one seed, one step size, few rounds: for an accelerator
+    words       blogs with a transformer of four blocks and 10,000 words; the same
     digits      small, comes with the library: what --quick takes
 
-Each cell is a file in DIR/SET, and cells that are there are not computed again.
+Each cell is a file in DIR/SET; cells that are there with the same settings are not computed again.
 """
 
 from __future__ import annotations
@@ -56,19 +58,23 @@ class Settings(NamedTuple):
     most: int = 500  # rounds of FedAvg before anything is private; it ends when it gains less than
     gain: float = 0.002  # in
     every: int = 50  # rounds
-    rounds: int = 150  # with a private part
+    rounds: int = 300  # with a private part
     local_epochs: int = 20  # of clients that are alone
     first_rates: tuple[float, ...] = (0.03, 0.1, 0.3)  # client step sizes of FedAvg, at first
-    rates: tuple[float, ...] = (0.01, 0.03, 0.1)  # and of everything after it
+    rates: tuple[float, ...] = (0.03, 0.1, 0.3)  # and of everything after it
     server: tuple[str, float, float] = ("sgd", 1.0, 1.0)  # the server's optimiser, its step size at first and later
     clip: float = 1.0  # no gradient is longer: without it, one seed of FedAvg in three fell apart at a step of 0.3
     seeds: int = 3
+    scored: int | None = None  # clients that are scored; all if None
+    methods: tuple[str, ...] | None = None  # all if None
 
 
-TEXT = Settings(cohort=50, batch_size=64, first_rates=(0.3, 1.0, 3.0), rates=(0.03, 0.1, 0.3),
+FEW = ("FedAvg", "FedAvg + tuning", "FFGG (input)", "FFGG (output)", "FFGG (adapter)", "FedAlt (output)",
+       "FedSim (output)")
+TEXT = Settings(cohort=50, batch_size=64, first_rates=(0.3, 1.0, 3.0), rates=(0.1, 0.3, 1.0),
                 server=("adam", 5e-3, 5e-4), clip=0.1, rounds=100, local_epochs=10)
 QUICK = Settings(cohort=4, most=20, every=10, rounds=6, local_epochs=4, first_rates=(0.1, 0.3), rates=(0.03, 0.1),
-                 seeds=2)
+                 seeds=2, methods=("FedAvg", "FedAvg + tuning", "FFGG (adapter)", "FedAlt (output)"))
 
 
 class Task(NamedTuple):
@@ -108,11 +114,24 @@ def chars74k(folder: Path) -> Task:
     return Task(data, ct.cnn(), Settings())
 
 
-def blogs(folder: Path) -> Task:
-    data = from_texts(read_authors(folder / "blogs_by_author.npz"), tokens="words", length=20, vocabulary=2000,
+def blogs(folder: Path, vocabulary: int = 2000) -> Task:
+    data = from_texts(read_authors(folder / "blogs_by_author.npz"), tokens="words", length=20, vocabulary=vocabulary,
                       score_unknown=False, division=NaturalDivision(test=TEST), name="blogs")
     assert data.classes is not None
     return Task(data, ct.transformer(data.classes, width=64, blocks=1), TEXT)
+
+
+def resnet(folder: Path) -> Task:
+    task = mnist(folder)
+    return task._replace(model=ct.resnet18(), settings=task.settings._replace(
+        most=100, rounds=40, first_rates=(0.1,), rates=(0.1,), seeds=1, scored=100, methods=FEW))
+
+
+def words(folder: Path) -> Task:
+    task = blogs(folder, vocabulary=10_000)
+    assert task.data.classes is not None
+    return task._replace(model=ct.transformer(task.data.classes), settings=task.settings._replace(
+        most=200, rounds=40, first_rates=(1.0,), rates=(0.3,), seeds=1, scored=100, methods=FEW))
 
 
 def digits(folder: Path) -> Task:
@@ -128,7 +147,8 @@ def as_images(pixels: np.ndarray) -> np.ndarray:
 
 SETS: dict[str, Callable[[Path], Task]] = {
     "mnist": mnist, "cifar": cifar, "maps": partial(cifar, maps=True), "chars74k": chars74k, "blogs": blogs,
-    "digits": digits}
+    "resnet": resnet, "words": words, "digits": digits}
+ALONE = ("resnet", "words", "digits")  # those that are asked for by name
 
 
 # The methods
@@ -222,10 +242,11 @@ class Study:
 
     def cell(self, name: str, compute: Callable[[], Any]) -> Any:
         path = self.folder / f"{name}.json"
-        if not path.exists():
+        settings = json.loads(json.dumps(self.task.settings._asdict()))
+        if not path.exists() or json.loads(path.read_text())["settings"] != settings:
             if self.minutes and self.watch.seconds > 60 * self.minutes:
                 raise TimeoutError
-            kit.save_numbers(path, {"runs": compute()})
+            kit.save_numbers(path, {"settings": settings, "runs": compute()})
         return json.loads(path.read_text())["runs"]
 
     def problem(self, split: str) -> ct.Problem:
@@ -235,8 +256,10 @@ class Study:
                 rounds: int) -> Any:
         engine = (ct.Local() if jax.default_backend() == "cpu" else ct.Local(group=AT_ONCE)).together()
         assert engine is not None
-        return engine.start([resolve(problem, self.data, recipe, rounds=max(1, rounds), cohort=cohort, seed=seed,
-                                     engine=engine).parts for recipe, seed in zip(recipes, seeds, strict=True)], print)
+        return engine.start([resolve(
+            problem, self.data, recipe, rounds=max(1, rounds), cohort=cohort, seed=seed, engine=engine,
+            evaluate_clients=self.task.settings.scored).parts for recipe, seed in zip(recipes, seeds, strict=True)],
+            print)
 
     def grid(self, rates: Sequence[float]) -> list[Run]:
         return [Run(rate, 0) for rate in rates]
@@ -253,6 +276,8 @@ class Study:
         """A row for each seed, with the step size that is best on validation rows."""
         found = self.cell("first_grid", lambda: self.train_first(self.grid(self.task.settings.first_rates), None))
         best = max(found, key=lambda one: one["validation"])
+        if self.task.settings.seeds == 1:
+            return [best]
         others = self.cell("first_seeds", lambda: self.train_first(self.more_seeds(found), best["round"]))
         return [best, *(one for one in others if one["rate"] == best["rate"])]
 
@@ -292,7 +317,8 @@ class Study:
         """As `first`, for a method that goes on from there."""
         rates = self.task.settings.rates
         found = self.cell(f"{name}, grid", lambda: self.play(name, self.grid(rates)))
-        others = self.cell(f"{name}, seeds", lambda: self.play(name, self.more_seeds(found)))
+        others = [] if self.task.settings.seeds == 1 else self.cell(
+            f"{name}, seeds", lambda: self.play(name, self.more_seeds(found)))
         best = max(found, key=lambda one: one["validation"])
         row = [best, *(one for one in others if one["rate"] == best["rate"])]
         self.watch(f"{self.name}: {name}, {best['rate']:g}: {[round(one['test'], 4) for one in row]}")
@@ -334,11 +360,11 @@ def numbers_of(evaluated: Evaluation, data: ct.Federation, which: str) -> dict[s
     sizes = {"train": data.train.sizes, "validation": data.validation.sizes, "test": data.test.sizes}
     found = {name: weighted(scores[name][which]["accuracy"], sizes[name]) for name in sizes}
     lowest = {"lowest_tenth": float(np.nanpercentile(scores["test"][which]["accuracy"], 10))}
-    return {**found, **lowest, **{name: float(np.mean(values)) for name, values in evaluated.clients.items()}}
+    return {**found, **lowest, **{name: float(np.nanmean(values)) for name, values in evaluated.clients.items()}}
 
 
 def weighted(values: np.ndarray, sizes: Any) -> float:
-    there = np.asarray(sizes) > 0
+    there = (np.asarray(sizes) > 0) & ~np.isnan(values)  # who is not scored has no number
     return float(np.average(np.asarray(values)[there], weights=np.asarray(sizes)[there]))
 
 
@@ -370,7 +396,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         minutes={"type": float, "help": "begin no cell after so many"})
     watch = kit.Watch()
     there = (given.data / "mnist.npz").exists() and not given.quick
-    for name in given.sets or ([key for key in SETS if key != "digits"] if there else ["digits"]):
+    for name in given.sets or ([key for key in SETS if key not in ALONE] if there else ["digits"]):
         task = SETS[name](given.data)
         study = Study(name, task._replace(settings=QUICK) if given.quick else task, given.out / name, watch,
                       given.minutes)
@@ -378,7 +404,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rows: dict[str, list[dict[str, Any]]] = {}
         try:
             rows["FedAvg, at first"] = study.first()
-            for method in study.methods.known:
+            for method in study.task.settings.methods or study.methods.known:
                 rows[method] = study.row(method)
         except TimeoutError:
             watch(f"{name}: no time is left; call again to go on")
