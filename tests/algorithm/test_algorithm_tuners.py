@@ -1,6 +1,6 @@
 """Tuners by themselves: each lowers a loss, ends in a known place, or says that it may not be asked."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,7 @@ import pytest
 import cantons as ct
 from cantons.algorithm.parts.tuners import TUNERS
 from cantons.algorithm.parts.tuning import name_diverged, tuner_of
+from cantons.ranges import takes_reals
 
 pytestmark = pytest.mark.usefixtures("float64")
 KEY = jax.random.key(0)
@@ -185,3 +186,16 @@ def test_who_fell_back_is_named_most_often_first():
     (said,) = name_diverged({"diverged_tunings": np.array([0, 1, 0, 7, 0, 0, 0, 0, 1])}, names)
     assert said.startswith("9 tunings") and "of 3 clients: c3 7 times, c1 1 times, c8 1 times;" in said
     assert name_diverged({"diverged_tunings": np.zeros(9)}, names) == name_diverged({}, names) == []
+
+
+@pytest.mark.parametrize("name", TUNERS)
+def test_real_numbers_of_a_tuner_may_be_unknown_while_a_program_is_compiled(singular, name):
+    """So that sweeps over them are one program."""
+    problem = linear(singular)
+    hints = get_type_hints(TUNERS[name], include_extras=True)
+    reals = [option for option, hint in hints.items() if option != "return" and takes_reals(hint)]
+
+    def tune(values):
+        return tuner_of(problem, {"name": name, **values})[0](KEY, *problem.init(KEY), singular.train.client(0))
+
+    jax.eval_shape(tune, dict.fromkeys(reals, 0.1))
