@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,12 @@ class Run:
     environment: Mapping[str, Any]
     history: Sequence[Mapping[str, Any]]
     clients: Mapping[str, Sequence[str]]  # the columns of clients.csv
-    before: int = 0  # rounds of the stages before its last one, which are in its history too
+    stages: Mapping[str, int] = field(default_factory=dict)  # those before its last one: after which round each ended
+
+    @property
+    def before(self) -> int:
+        """Rounds of the stages before its last one, which are in its history too."""
+        return max(self.stages.values(), default=0)
 
     def column(self, key: str) -> np.ndarray:
         """One number of every evaluation; NaN where it is missing."""
@@ -119,29 +124,32 @@ def read_run(path: Path) -> Run:
     if len(clients["client"]) != study["data"]["population"]:
         raise InputError(f"{path / 'clients.csv'} has {len(clients['client'])} rows, and its study.json speaks of "
                          f"{study['data']['population']} clients; run its study again.")
-    before, history = _with_stages(path, history)
-    run = Run(path, study, read_environment(path), history, clients, before)
+    stages, history = _with_stages(path, history)
+    run = Run(path, study, read_environment(path), history, clients, stages)
     if not any(_metrics(run, place) for place in (*SETS, *_sets(run))):
         raise InputError(f"{path} has no test scores: its metrics.jsonl lacks test.personal.accuracy.mean and "
                          "test.personal.loss.mean; run it on data with test rows, or on a stream.")
     return run
 
 
-def _with_stages(path: Path, history: list[dict[str, Any]]) -> tuple[int, list[dict[str, Any]]]:
-    """The rounds of earlier stages, and one history of all: rounds, traffic and times go on from stage to stage.
+def _with_stages(path: Path, history: list[dict[str, Any]]) -> tuple[dict[str, int], list[dict[str, Any]]]:
+    """Where earlier stages end, and one history of all: rounds, traffic and times go on from stage to stage.
 
     Where one stage ends another begins: of these two evaluations, the second stays.
     """
     rounds, so_far = 0, dict.fromkeys(ADDED_UP, 0)
+    ends: dict[str, int] = {}
     whole: list[dict[str, Any]] = []
-    for rows in (*map(read_evaluations, Folder(path).stages()), history):
+    before = {folder.name.partition("-")[2]: read_evaluations(folder) for folder in Folder(path).stages()}
+    for stage, rows in (*before.items(), (None, history)):
         whole = [row for row in whole if row["round"] < rounds]
         whole += [{**row, "round": rounds + row["round"], **{
             key: row[key] + total for key, total in so_far.items() if isinstance(row.get(key), int | float)}}
             for row in rows]
         rounds = whole[-1]["round"] if whole else 0
         so_far = {key: whole[-1].get(key, total) for key, total in so_far.items()} if whole else so_far
-    return rounds - history[-1]["round"], whole
+        ends |= {} if stage is None else {stage: rounds}
+    return ends, whole
 
 
 def metrics(groups: Sequence[Group]) -> list[str]:

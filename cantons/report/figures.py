@@ -44,6 +44,10 @@ def curves(groups: Sequence[Group], key: str, label: str, same_axis: Sequence[st
         axes.set(xlabel=f"{across} (log scale)", xscale="log", xlim=(there[there > 0].min(), there.max()))
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_formatter("")
+    for stage, end in stages_of(groups).items():
+        axes.axvline(end, color=FAINT, linewidth=0.8, linestyle="dotted", zorder=1)
+        axes.annotate(stage, (end, 0.5), xycoords=axes.get_xaxis_transform(), xytext=(-3, 0), color=FAINT, ha="right",
+                      va="center", textcoords="offset points", rotation=90)
     for bound, name in (bounds or {}).items():
         drawn = _different(groups, bound)
         lines += [axes.plot(group.rounds, group.curve(bound).mean(axis=0), color=FAINT, linestyle="dotted")[0]
@@ -51,6 +55,12 @@ def curves(groups: Sequence[Group], key: str, label: str, same_axis: Sequence[st
         names += [name] if len(drawn) == 1 else [f"{name}, {group.label}" for group in drawn]
     label_ends(axes, lines, names)
     return figure
+
+
+def stages_of(groups: Sequence[Group]) -> Mapping[str, int]:
+    """The stages before the last, and after which round each ended; none where that is not the same for all."""
+    found = [run.stages for group in groups for run in group.runs]
+    return found[0] if all(one == found[0] for one in found) else {}
 
 
 def _different(groups: Sequence[Group], key: str) -> list[Group]:

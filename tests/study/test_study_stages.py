@@ -2,6 +2,7 @@
 
 import json
 import signal
+from dataclasses import replace
 
 import equinox as eqx
 import jax
@@ -13,6 +14,7 @@ from cantons.cli.compare import of_algorithms
 from cantons.engine import seed_keys, starting_point
 from cantons.protocol import Start
 from cantons.report.collect import collect
+from cantons.report.figures import stages_of
 from cantons.study.read import check_study, read_study
 from cantons.study.reading import read_clients, read_evaluations
 from cantons.study.resolve import resolve, sample_clients
@@ -196,6 +198,8 @@ def test_the_run_folder_is_that_of_the_last_stage_and_tells_of_all(staged):
     parts = [*(stage.final["bytes_up"] for stage in staged.before.values()), staged.final["bytes_up"]]
     assert group.final("bytes_up")[0] == sum(parts)
     assert group.curve(PERSONAL)[0, 2] == staged.before["training"].history[0][PERSONAL]
+    assert group.runs[0].stages == stages_of([group]) == {"pretraining": 2, "training": 4}
+    assert not stages_of([group, replace(group, runs=(replace(group.runs[0], stages={}),))])
     assert json.loads((staged.folder / "study.json").read_text())["stages"].keys() == {"1-pretraining", "2-training"}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -88,7 +88,7 @@ def newton(steps: Count = 5) -> Tuner:
 def lbfgs(steps: Count = 20, tolerance: NonNegative = 0.0) -> Tuner:
     """L-BFGS with a backtracking search, by optimistix: for any smooth loss; points that the search tries are steps."""
     def solve(objective: Objective, start: Array) -> Array:
-        tolerated = jnp.maximum(tolerance, jnp.finfo(start.dtype).eps)
+        tolerated: Any = jnp.maximum(tolerance, jnp.finfo(start.dtype).eps)
         return optimistix.minimise(lambda point, _: objective(point), optimistix.LBFGS(tolerated, tolerated), start,
                                    max_steps=steps, throw=False).value
 
