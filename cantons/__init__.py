@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.algorithm import online_central as online_central
     from cantons.algorithm import online_independent as online_independent
     from cantons.algorithm import only_central as only_central
+    from cantons.algorithm import parallel_centre as parallel_centre
     from cantons.algorithm import parallel_training as parallel_training
     from cantons.algorithm import pfedme as pfedme
     from cantons.algorithm import scaffold as scaffold
