@@ -131,7 +131,7 @@ _HOMES = {
         "central ditto example_transfer fedadam fedalt fedavg fedavg_finetune fedavgm fedomd fedopt fedper fedprox "
         "fedrep fedres_avg fedres_bandit fedres_erm fedres_naive fedres_online_sgd fedres_sgd fedsgd fedsim fedyogi "
         "ffgg ffgg_step_sizes fictitious_play independent l2gd local_ffgg one_way_transfer online_central "
-        "online_independent only_central parallel_training pfedme scaffold sequential two_way_transfer",
+        "online_independent only_central parallel_centre parallel_training pfedme scaffold sequential two_way_transfer",
     "cantons.local_models": "LocalModel",
     "cantons.checks": "check",
     "cantons.clock": "online rounds",
