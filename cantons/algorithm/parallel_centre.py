@@ -17,7 +17,7 @@ from cantons.algorithm.parts.centre import CentralWork, centre_of
 from cantons.algorithm.parts.trees import add, subtract
 from cantons.errors import InputError
 from cantons.options import Flat
-from cantons.protocol import Algorithm, Array, Averages, Problem, PyTree, Recipe
+from cantons.protocol import Algorithm, Array, Averages, Diagnostics, Probe, Problem, PyTree, Recipe
 from cantons.recipe import algorithm
 
 FFGG = ffgg()
@@ -61,7 +61,16 @@ def parallel_centre(problem: Problem, population: int, *, clients: Recipe = FFGG
     return base._replace(
         init_server=init_server, broadcast=broadcast, server_update=server_update,
         needs=base.needs._replace(central=centre.needs.central, central_rows=centre.needs.central_rows),
-        diagnostics=base.diagnostics._replace(server=lambda server: base.diagnostics.server(server.clients)))
+        diagnostics=diagnosed(base.diagnostics))
+
+
+def diagnosed(base: Diagnostics) -> Diagnostics:
+    """What the clients' algorithm measures of its own server."""
+    asked = base.probe
+    probe = None if asked is None else Probe(
+        client=lambda key, server, client, data: asked.client(key, server.clients, client, data),
+        finish=lambda server, mean, central: asked.finish(server.clients, mean, central))
+    return base._replace(server=lambda server: base.server(server.clients), probe=probe)
 
 
 def built(clients: Recipe, problem: Problem, population: int) -> Algorithm:

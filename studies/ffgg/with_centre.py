@@ -8,7 +8,7 @@ x 14, the model has one hidden layer, and the output layer is private.
 
     usual       everybody means the same by a label; the datacenter has 1000 images of writers who are no clients
     own         each client numbers the digits in its own way, the datacenter in the usual one
-    own, 100    the same with 100 public images, and with 10,000; methods without a centre are those of "own"
+    own, 100    the same with 100 public images, and with 10,000, for methods with a centre and a private part
     own, 10000
     own, USPS   the same with 1000 digits from envelopes
 
@@ -71,7 +71,8 @@ class Setting(NamedTuple):
 
 SETTINGS = {"usual": Setting(own=False), "own": Setting(), "own, 100": Setting(public=100),
             "own, 10000": Setting(public=10_000), "own, USPS": Setting(centre="usps")}
-WHOLE = ("usual", "own")  # settings in which methods without a centre are run too
+WHOLE = ("usual", "own")  # settings in which all methods are run, in the others
+PERSONAL = ("centre alone, tuned", "FFGG + centre", "FedRes + centre")
 
 
 # The data
@@ -278,7 +279,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         bench = Bench(name, federation(folder, name, settings), settings, given.out, watch)
         watch(bench.data.describe().splitlines()[0])
         found[name] = {method: bench.row(method) for method in settings.compared
-                       if name in WHOLE or "centre" in method}
+                       if name in WHOLE or method in PERSONAL}
     kit.save_numbers(given.out / "with_centre.json", {"settings": settings, "found": found})
     (given.out / "with_centre.md").write_text(table(found) + "\n")
     draw(found, given.out / "with_centre.png")

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import jax
 import numpy as np
 import pytest
 
@@ -10,7 +11,7 @@ from cantons.algorithm import ALGORITHMS
 from cantons.checks.compare import difference
 from cantons.data import from_sizes
 from cantons.engine import real_options
-from cantons.protocol import Start
+from cantons.protocol import Probe, Start
 from cantons.study.plain import plain
 from cantons.study.read import read_study
 from cantons.study.registry import make_algorithm
@@ -127,6 +128,27 @@ def test_what_has_no_place_for_a_centre_is_refused_and_everything_else_is_built(
     assert "its clients upload nothing" in refused["independent"]
     assert all("it has a datacenter already" in refused[name] for name in with_centres)
     assert all("it learns from a stream" in refused[name] for name in ("online_central", "fedres_online_sgd"))
+
+
+def test_it_needs_and_measures_what_the_clients_algorithm_does(parted, data):
+    def build(clients):
+        return ct.parallel_centre(clients=clients, central_batch_size=41).build(ct.with_central_loss(parted), 7)
+
+    needs = build(ct.fedres_avg()).needs
+    assert (needs.private, needs.counts_once, needs.central, needs.central_rows) == (True, True, "loss", 41)
+    probe = Probe(lambda key, server, client, data: server.control, lambda server, mean, central: {"it": server.round})
+    scaffold = ct.scaffold()
+    probed = scaffold._replace(build=lambda *given: (base := scaffold.build(*given))._replace(
+        diagnostics=base.diagnostics._replace(probe=probe)))
+    for recipe in (scaffold, probed):
+        built = build(recipe)
+        server = built.init_server(jax.random.key(0), *START)
+        assert built.diagnostics.server(server) == {"control_norm": 0.0}
+    assert built.diagnostics.probe.client(None, server, None, None) is server.clients.control
+    assert built.diagnostics.probe.finish(server, None, None) == {"it": 0}
+    with pytest.raises(ct.InputError, match="draws batches of 41 examples of the datacenter, which has 40"):
+        resolve(ct.with_central_loss(parted), data, ct.parallel_centre(central_batch_size=41), rounds=1,
+                engine=ct.Local())
 
 
 @pytest.mark.parametrize("given", [{"name": "ffgg"}, ct.rounds()], ids=["a table", "a clock"])
