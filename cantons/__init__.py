@@ -41,6 +41,7 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.algorithm import online_central as online_central
     from cantons.algorithm import online_independent as online_independent
     from cantons.algorithm import only_central as only_central
+    from cantons.algorithm import parallel_centre as parallel_centre
     from cantons.algorithm import parallel_training as parallel_training
     from cantons.algorithm import pfedme as pfedme
     from cantons.algorithm import scaffold as scaffold
@@ -130,7 +131,7 @@ _HOMES = {
         "central ditto example_transfer fedadam fedalt fedavg fedavg_finetune fedavgm fedomd fedopt fedper fedprox "
         "fedrep fedres_avg fedres_bandit fedres_erm fedres_naive fedres_online_sgd fedres_sgd fedsgd fedsim fedyogi "
         "ffgg ffgg_step_sizes fictitious_play independent l2gd local_ffgg one_way_transfer online_central "
-        "online_independent only_central parallel_training pfedme scaffold sequential two_way_transfer",
+        "online_independent only_central parallel_centre parallel_training pfedme scaffold sequential two_way_transfer",
     "cantons.local_models": "LocalModel",
     "cantons.checks": "check",
     "cantons.clock": "online rounds",

@@ -479,6 +479,11 @@ class Recipe(NamedTuple):
     again: Callable[..., Recipe] | None = None  # options -> the same part with these options
     kind: str = "algorithm"  # or "clock", or "aggregate"
 
+    def table(self) -> dict[str, Any]:
+        """As a study file writes it; an option that is a recipe itself is a table in the table."""
+        return {"name": self.name, **{name: value.table() if isinstance(value, Recipe) else value
+                                      for name, value in self.options.items()}}
+
 
 class Plan(NamedTuple):
     """Who takes part in one round. Rows are slots in ascending client id; a spare slot has id `population`."""

@@ -19,6 +19,7 @@ from cantons.algorithm.l2gd import l2gd
 from cantons.algorithm.mixed import one_way_transfer, parallel_training, two_way_transfer
 from cantons.algorithm.mixed_references import example_transfer, only_central, sequential
 from cantons.algorithm.online_baselines import online_central, online_independent
+from cantons.algorithm.parallel_centre import parallel_centre
 from cantons.algorithm.parts.theorem_steps import ffgg_step_sizes
 from cantons.algorithm.pfedme import pfedme
 from cantons.algorithm.scaffold import scaffold
@@ -27,7 +28,8 @@ from cantons.algorithm.scaffold import scaffold
 ROUNDS = {build.__name__: build for build in (
     central, ditto, example_transfer, fedadam, fedalt, fedavg, fedavg_finetune, fedavgm, fedopt, fedper, fedprox,
     fedrep, fedres_avg, fedres_naive, fedres_sgd, fedsgd, fedsim, fedyogi, ffgg, independent, l2gd, local_ffgg,
-    one_way_transfer, only_central, parallel_training, pfedme, scaffold, sequential, two_way_transfer)}
+    one_way_transfer, only_central, parallel_centre, parallel_training, pfedme, scaffold, sequential,
+    two_way_transfer)}
 ONLINE = {build.__name__: build for build in (
     fedomd, fedres_bandit, fedres_erm, fedres_online_sgd, fictitious_play, online_central, online_independent)}
 ALGORITHMS = dict(sorted((ROUNDS | ONLINE).items()))

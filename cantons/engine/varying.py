@@ -16,7 +16,7 @@ def varying_options(runs: Sequence[Parts]) -> dict[str, np.ndarray]:
     """The real numbers given to an algorithm in which the runs differ; None of them is known while compiling."""
     first = runs[0].recipe
     reals = [real_options(run.recipe) for run in runs]
-    rest = [with_reals(run.recipe.options, dict.fromkeys(own)) for run, own in zip(runs, reals, strict=True)]
+    rest = [with_reals(run.recipe.table(), dict.fromkeys(own)) for run, own in zip(runs, reals, strict=True)]
     for run, own, others in zip(runs, reals, rest, strict=True):
         if run.recipe.name != first.name or own.keys() != reals[0].keys() or any(
                 others[name] is not value and others[name] != value for name, value in rest[0].items()):
@@ -28,7 +28,7 @@ def varying_options(runs: Sequence[Parts]) -> dict[str, np.ndarray]:
 def real_options(recipe: Recipe) -> dict[str, float]:
     """The options that may vary inside one program: those given as a plain real number and declared as one.
 
-    Those of a table have both names, as in "tuner.step_size".
+    Those of a table, or of a recipe among the options, have both names, as in "tuner.step_size".
     """
     if recipe.again is None:
         return {}
@@ -37,6 +37,8 @@ def real_options(recipe: Recipe) -> dict[str, float]:
     for name, value in recipe.options.items():
         if isinstance(value, float) and takes_reals(declared[name].annotation):
             found[name] = value
+        elif isinstance(value, Recipe):
+            found |= {f"{name}.{key}": number for key, number in real_options(value).items()}
         elif isinstance(value, dict) and (build := varying_builder(declared[name].annotation, value)) is not None:
             inner = get_type_hints(build, include_extras=True)
             found |= {f"{name}.{key}": number for key, number in value.items()
@@ -49,5 +51,10 @@ def with_reals(options: Mapping[str, Any], values: Mapping[str, Any]) -> dict[st
     changed = dict(options)
     for path, value in values.items():
         name, _, key = path.partition(".")
-        changed[name] = {**changed[name], key: value} if key else value
+        inner = changed[name]
+        if isinstance(inner, Recipe):
+            assert inner.again is not None
+            changed[name] = inner.again(**with_reals(inner.options, {key: value}))
+        else:
+            changed[name] = with_reals(inner, {key: value}) if key else value
     return changed

@@ -115,6 +115,8 @@ def _default(option: inspect.Parameter) -> str:
     """A default in the words of a study file."""
     if option.default is option.empty:
         return "required"
+    if isinstance(option.default, Recipe):
+        return repr(option.default.name)
     return repr(option.default).lower() if isinstance(option.default, bool | None) else repr(option.default)
 
 
@@ -133,4 +135,6 @@ def _one_type(kind: Any) -> str:
         return ", ".join(map(repr, get_args(kind)))
     if get_origin(kind) in (list, abc.Sequence):
         return f"list of {_type(get_args(kind)[0])}"
+    if kind is Recipe:
+        return "algorithm"
     return "none" if kind is type(None) else getattr(kind, "__name__", str(kind))

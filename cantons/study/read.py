@@ -283,7 +283,8 @@ def _inner_parts(kind: str, allowed: Mapping[str, Any]) -> dict[str, str]:
     """The options of a part that are parts themselves, and of which kind."""
     if kind == "problem":
         return {"central_loss": "central_loss"} | {key: "model" for key in MODELS if key in allowed}
-    return {key: "data" for key, (hint, _) in allowed.items() if kind == "data" and Federation in alternatives(hint)}
+    made = Federation if kind == "data" else Recipe
+    return {key: kind for key, (hint, _) in allowed.items() if made in alternatives(hint)}
 
 
 def _check_range(source: str, where: str, key: str, hint: Any, value: Any) -> None:

@@ -12,7 +12,9 @@ from typing import Any
 
 from cantons import aggregate, algorithm, clock, data, engine, models, problem
 from cantons.errors import InputError, shown, unknown
+from cantons.options import options_of
 from cantons.protocol import CentralLoss, Engine, Problem, Recipe
+from cantons.ranges import alternatives
 from cantons.study.blame import blame_user
 from cantons.study.source import names_in
 
@@ -137,8 +139,15 @@ def make_data(table: Mapping[str, Any]) -> data.Federation:
 
 
 def make_recipe(kind: str, table: Mapping[str, Any]) -> Recipe:
-    """An algorithm, a clock or a rule with its options chosen."""
-    return make(kind, table)
+    """An algorithm, a clock or a rule with its options chosen; some of them may be such parts themselves."""
+    inner = recipes_in(part(kind, table["name"]))
+    return make(kind, {key: make_recipe(kind, {"name": value} if isinstance(value, str) else value)
+                       if key in inner else value for key, value in table.items()})
+
+
+def recipes_in(function: Callable[..., Any]) -> list[str]:
+    """The options of a part that are parts of its kind: an algorithm in an algorithm."""
+    return [option.name for option in options_of(function).parameters if Recipe in alternatives(option.annotation)]
 
 
 def make_algorithm(table: Mapping[str, Any]) -> Recipe:

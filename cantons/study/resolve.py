@@ -63,8 +63,8 @@ def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
     study: dict[str, Any] = {
         "name": name or algorithm.name, "seed": seed, "rounds": rounds, "evaluate_every": every,
         "evaluate_clients": evaluate_clients, "validation": validation, "precision": precision,
-        "data": identity_of(data), "problem": problem.spec, "algorithm": as_table(algorithm), "clock": as_table(clock),
-        "aggregate": None if aggregate is None else as_table(aggregate),
+        "data": identity_of(data), "problem": problem.spec, "algorithm": algorithm.table(), "clock": clock.table(),
+        "aggregate": None if aggregate is None else aggregate.table(),
         "engine": {"name": engine.name, **engine.options()},
         "checkpoint_every": checkpoint_every, "keep": keep,
     }
@@ -104,11 +104,6 @@ def sample_clients(data: Federation, seed: int, count: int | None) -> dict[str, 
     sides = {"clients": data.population} | ({} if data.new is None else {"new": data.new.train.population})
     return {side: np.sort(generator(seed, "evaluate", side).permutation(population)[:count]).astype(np.int32)
             for side, population in sides.items() if count is not None and count < population}
-
-
-def as_table(recipe: Recipe) -> dict[str, Any]:
-    """A part as a study file writes it."""
-    return {"name": recipe.name, **recipe.options}
 
 
 def parts_of(problem: Problem, data: Federation, recipe: Recipe, algorithm: Algorithm, clock: Clock,
