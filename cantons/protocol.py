@@ -348,6 +348,8 @@ class StackRule(NamedTuple):
     init: Callable[[PyTree], PyTree] = stateless
     reports: tuple[str, ...] = ()
     every_round: bool = False
+    # (the size of a full cohort) -> how many liars it bears there; refuses a cohort that does not suit it
+    bears: Callable[[float], int] | None = None
 
 
 Rule = SumRule | StackRule

@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "data": {"errors", "memory", "optional", "options", "ranges", "protocol", "recipe", "shuffle"},
     "models": {"errors", "options", "ranges", "protocol", "recipe", "shuffle", "data"},
     "problem": {"errors", "optional", "options", "ranges", "protocol", "recipe", "shuffle", "data", "models"},
-    "aggregate": {"errors", "ranges", "protocol", "recipe"},
+    "aggregate": {"errors", "options", "ranges", "protocol", "recipe"},
     "solve": {"errors", "protocol"},
     "mirror": {"errors", "ranges", "protocol", "solve"},
     "regret": {"errors", "protocol", "data", "mirror", "solve"},

@@ -14,7 +14,19 @@ from cantons.data import Centres, Federation, kinds_of, with_keys, with_validati
 from cantons.data.seeds import generator
 from cantons.engine import seed_keys, starting_point
 from cantons.errors import InputError, one_of
-from cantons.protocol import Algorithm, Averages, CentralExamples, Clock, Engine, Parts, Problem, PyTree, Recipe, Start
+from cantons.protocol import (
+    Algorithm,
+    Averages,
+    CentralExamples,
+    Clock,
+    Engine,
+    Parts,
+    Problem,
+    PyTree,
+    Recipe,
+    StackRule,
+    Start,
+)
 from cantons.ranges import Count, Seed, check
 from cantons.study.source import foreign_sources
 
@@ -136,6 +148,9 @@ def build_parts(problem: Problem, data: Federation, algorithm: Recipe, clock: Re
     check_tables(problem, data)
     check_groups(problem, data)
     built.needs.examples(data.train)
+    if isinstance(built.aggregate, Averages) and isinstance(built.aggregate.rule, StackRule) and (
+            built.aggregate.rule.bears is not None):
+        built.aggregate.rule.bears(ticking.cohort)
     try:
         ticking.check(built, rounds)
     except InputError as error:
