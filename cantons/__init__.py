@@ -52,6 +52,7 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.algorithm import scaffold as scaffold
     from cantons.algorithm import sequential as sequential
     from cantons.algorithm import two_way_transfer as two_way_transfer
+    from cantons.attack import byzantine as byzantine
     from cantons.checks import check as check
     from cantons.clock import online as online
     from cantons.clock import rounds as rounds
@@ -138,6 +139,7 @@ _HOMES = {
         "fedrep fedres_avg fedres_bandit fedres_erm fedres_naive fedres_online_sgd fedres_sgd fedsgd fedsim fedyogi "
         "ffgg ffgg_step_sizes fictitious_play independent l2gd local_ffgg one_way_transfer online_central "
         "online_independent only_central parallel_training pfedme scaffold sequential two_way_transfer",
+    "cantons.attack": "byzantine",
     "cantons.local_models": "LocalModel",
     "cantons.checks": "check",
     "cantons.clock": "online rounds",

@@ -62,6 +62,10 @@ class Data(Protocol):
     def group(self) -> Array | tuple[()]:
         """The number of the client's group, where clients are of several; otherwise nothing."""
 
+    @property
+    def liar(self) -> Array | tuple[()]:
+        """Does the client lie? For attacks alone, in runs that have liars; otherwise nothing."""
+
     def sample(self, key: Key, size: int) -> Batch:
         """`size` examples drawn uniformly with replacement."""
 
@@ -366,6 +370,16 @@ class Averages(NamedTuple):
 Aggregator = Sum | Stack | Averages
 
 
+class Attack(NamedTuple):
+    """What liars do in place of what the algorithm asks of them; an attack has one of these."""
+
+    upload: Callable[[Key, Average], Average] | None = None  # (key, its honest upload) -> what it sends
+    # (key, the values of all uploads, stacked; which are honest, and which are liars') -> the value every liar sends
+    together: Callable[[Key, PyTree, Array, Array], PyTree] | None = None
+    targets: Callable[[int | None, PyTree], PyTree] | None = None  # (how many labels, targets) -> what it learns from
+    silent: bool = False  # it sends nothing
+
+
 def adds(aggregator: Aggregator) -> bool:
     """Is a sum of uploads enough for it? An engine that can only sum refuses the others."""
     return isinstance(aggregator, Sum) or (isinstance(aggregator, Averages) and isinstance(aggregator.rule, SumRule))
@@ -479,7 +493,7 @@ class Recipe(NamedTuple):
     options: Mapping[str, Any]
     build: Callable[..., Any]  # (problem, population) -> Algorithm; (population, ...) -> Clock; () -> Rule
     again: Callable[..., Recipe] | None = None  # options -> the same part with these options
-    kind: str = "algorithm"  # or "clock", or "aggregate"
+    kind: str = "algorithm"  # or "clock", "aggregate" or "attack"
 
 
 class Plan(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from cantons import aggregate, algorithm, clock, data, engine, models, problem
+from cantons import aggregate, algorithm, attack, clock, data, engine, models, problem
 from cantons.errors import InputError, shown, unknown
 from cantons.protocol import CentralLoss, Engine, Problem, Recipe
 from cantons.study.blame import blame_user
@@ -28,12 +28,14 @@ REGISTRY: dict[str, Mapping[str, Callable[..., Any]]] = {
     "algorithm": algorithm.ALGORITHMS,
     "clock": clock.CLOCKS,
     "aggregate": aggregate.RULES,
+    "attack": attack.ATTACKS,
+    "byzantine": {"byzantine": attack.byzantine},
     "engine": engine.ENGINES,
 }
 
 ENGINE = ("name", "options", "refuses", "start", "together")  # what an engine has, be it marked or not
 TERMS = ("central_loss", "weights", "group_losses", "group_weights")  # in [problem], and no options of its part
-OURS = ("model", "problem", "central_loss", "algorithm", "clock", "engine")
+OURS = ("model", "problem", "central_loss", "algorithm", "clock", "attack", "engine")
 DECORATORS = {"data": "cantons.data.recorded", "aggregate": "cantons.recipe.rule",
               **{kind: f"cantons.recipe.{kind}" for kind in OURS}}
 
@@ -139,6 +141,12 @@ def make_data(table: Mapping[str, Any]) -> data.Federation:
 def make_recipe(kind: str, table: Mapping[str, Any]) -> Recipe:
     """An algorithm, a clock or a rule with its options chosen."""
     return make(kind, table)
+
+
+def make_byzantine(table: Mapping[str, Any]) -> attack.Byzantine:
+    """Who lies and how: the attack is a part of its own, a name or a table with a name and options."""
+    how = table["attack"]
+    return make("byzantine", {**table, "attack": make_recipe("attack", {"name": how} if isinstance(how, str) else how)})
 
 
 def make_algorithm(table: Mapping[str, Any]) -> Recipe:
