@@ -24,8 +24,8 @@ def corrupt_parts(parts: Parts, byzantine: Byzantine, liars: np.ndarray) -> Part
     """What an engine is given where these clients lie."""
     online, name, data = parts.clock.online, parts.recipe.name, cast(Federation, parts.data)
     if online is not None and online.cross_score:
-        raise InputError("cross_score asks every client's model about everybody's examples, those of liars too; leave "
-                         "cross_score or byzantine out.")
+        raise InputError("score = \"everyone\" asks every client's model about everybody's examples, those of liars "
+                         "too; leave score or byzantine out.")
     if parts.algorithm.needs.pooled:
         raise InputError(f"{name} learns from the examples of all clients in one place, where nobody can lie; leave "
                          "byzantine out.")

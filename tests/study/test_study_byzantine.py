@@ -239,8 +239,8 @@ def test_methods_and_measurements_that_do_not_go_with_liars_are_refused(numbers)
     joint = ct.residual(numbers, shared_features=[0, 1], private_features=[1, 2])
     with pytest.raises(ct.InputError, match="no averages"):
         ct.run(joint, numbers, ct.fedres_erm(), rounds=1, clock=ct.online(), byzantine=lie(sign_flip()))
-    with pytest.raises(ct.InputError, match="cross_score or byzantine"):
-        ct.run(joint, numbers, ct.fedomd(), rounds=1, clock=ct.online(cross_score=True), byzantine=lie(sign_flip()))
+    with pytest.raises(ct.InputError, match="leave score or byzantine out"):
+        ct.run(joint, numbers, ct.fedomd(), rounds=1, clock=ct.online(score="everyone"), byzantine=lie(sign_flip()))
     with pytest.raises(ct.InputError, match="nobody can lie"):
         ct.run(ct.regression(numbers, ct.linear()), numbers, ct.central(), rounds=1, byzantine=lie(sign_flip()))
 
