@@ -6,8 +6,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant for others
+    from cantons.aggregate import centred_clipping as centred_clipping
+    from cantons.aggregate import geometric_median as geometric_median
+    from cantons.aggregate import krum as krum
     from cantons.aggregate import mean as mean
     from cantons.aggregate import median as median
+    from cantons.aggregate import multi_krum as multi_krum
+    from cantons.aggregate import norm_bound as norm_bound
+    from cantons.aggregate import trimmed_mean as trimmed_mean
     from cantons.aggregate import weighted_mean as weighted_mean
     from cantons.algorithm import central as central
     from cantons.algorithm import ditto as ditto
@@ -47,6 +53,7 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.algorithm import scaffold as scaffold
     from cantons.algorithm import sequential as sequential
     from cantons.algorithm import two_way_transfer as two_way_transfer
+    from cantons.attack import byzantine as byzantine
     from cantons.checks import check as check
     from cantons.clock import online as online
     from cantons.clock import rounds as rounds
@@ -126,12 +133,14 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
 __version__ = "0.1.0"
 
 _HOMES = {
-    "cantons.aggregate": "mean median weighted_mean",
+    "cantons.aggregate":
+        "centred_clipping geometric_median krum mean median multi_krum norm_bound trimmed_mean weighted_mean",
     "cantons.algorithm":
         "central ditto example_transfer fedadam fedalt fedavg fedavg_finetune fedavgm fedomd fedopt fedper fedprox "
         "fedrep fedres_avg fedres_bandit fedres_erm fedres_naive fedres_online_sgd fedres_sgd fedsgd fedsim fedyogi "
         "ffgg ffgg_step_sizes fictitious_play independent l2gd local_ffgg one_way_transfer online_central "
         "online_independent only_central parallel_centre parallel_training pfedme scaffold sequential two_way_transfer",
+    "cantons.attack": "byzantine",
     "cantons.local_models": "LocalModel",
     "cantons.checks": "check",
     "cantons.clock": "online rounds",

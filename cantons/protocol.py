@@ -62,6 +62,10 @@ class Data(Protocol):
     def group(self) -> Array | tuple[()]:
         """The number of the client's group, where clients are of several; otherwise nothing."""
 
+    @property
+    def liar(self) -> Array | tuple[()]:
+        """Does the client lie? For attacks alone, in runs that have liars; otherwise nothing."""
+
     def sample(self, key: Key, size: int) -> Batch:
         """`size` examples drawn uniformly with replacement."""
 
@@ -348,6 +352,8 @@ class StackRule(NamedTuple):
     init: Callable[[PyTree], PyTree] = stateless
     reports: tuple[str, ...] = ()
     every_round: bool = False
+    # (the size of a full cohort) -> how many liars it bears there; refuses a cohort that does not suit it
+    bears: Callable[[float], int] | None = None
 
 
 Rule = SumRule | StackRule
@@ -362,6 +368,16 @@ class Averages(NamedTuple):
 
 
 Aggregator = Sum | Stack | Averages
+
+
+class Attack(NamedTuple):
+    """What liars do in place of what the algorithm asks of them; an attack has one of these."""
+
+    upload: Callable[[Key, Average], Average] | None = None  # (key, its honest upload) -> what it sends
+    # (key, the values of all uploads, stacked; which are honest, and which are liars') -> the value every liar sends
+    together: Callable[[Key, PyTree, Array, Array], PyTree] | None = None
+    targets: Callable[[int | None, PyTree], PyTree] | None = None  # (how many labels, targets) -> what it learns from
+    silent: bool = False  # it sends nothing
 
 
 def adds(aggregator: Aggregator) -> bool:
@@ -477,7 +493,7 @@ class Recipe(NamedTuple):
     options: Mapping[str, Any]
     build: Callable[..., Any]  # (problem, population) -> Algorithm; (population, ...) -> Clock; () -> Rule
     again: Callable[..., Recipe] | None = None  # options -> the same part with these options
-    kind: str = "algorithm"  # or "clock", or "aggregate"
+    kind: str = "algorithm"  # or "clock", "aggregate" or "attack"
 
     def table(self) -> dict[str, Any]:
         """As a study file writes it; an option that is a recipe itself is a table in the table."""

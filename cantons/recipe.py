@@ -12,7 +12,7 @@ from typing import Any, Concatenate, TypeVar
 
 from cantons.errors import check_options
 from cantons.options import options_of
-from cantons.protocol import Algorithm, CentralLoss, Clock, Engine, Problem, Recipe, Rule
+from cantons.protocol import Algorithm, Attack, CentralLoss, Clock, Engine, Problem, Recipe, Rule
 
 Makes = TypeVar("Makes", bound=Callable[..., Any])
 
@@ -41,6 +41,11 @@ def clock(build: Callable[Concatenate[int, ...], Clock]) -> Callable[..., Recipe
 def rule(build: Callable[..., Rule]) -> Callable[..., Recipe]:
     """Decorate `def name(*, options...) -> Rule`."""
     return _recipe("aggregate", build, given=0)
+
+
+def attack(build: Callable[..., Attack]) -> Callable[..., Recipe]:
+    """Decorate `def name(*, options...) -> Attack`."""
+    return _recipe("attack", build, given=0)
 
 
 def problem(make: Callable[Concatenate[Any, ...], Problem]) -> Callable[..., Problem]:

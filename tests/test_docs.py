@@ -22,12 +22,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from cantons.aggregate import RULES
 from cantons.algorithm import ALGORITHMS
+from cantons.attack import ATTACKS
 from cantons.cli.main import cantons
 from cantons.clock import CLOCKS
 from cantons.study.describe import option_meanings
 from cantons.study.read import check_study
 
+CHOSEN = ALGORITHMS | CLOCKS | RULES | ATTACKS
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
@@ -111,9 +114,9 @@ def test_every_fence_is_a_block_that_is_checked(page):
     assert {language for language, *_ in blocks(page)} <= {"python", "sh", "toml", "text"}
 
 
-@pytest.mark.parametrize("name", sorted(ALGORITHMS | CLOCKS))
-def test_every_option_of_an_algorithm_or_a_clock_has_a_meaning(name):
-    choose = (ALGORITHMS | CLOCKS)[name]
+@pytest.mark.parametrize("name", sorted(CHOSEN))
+def test_every_option_of_a_part_that_is_chosen_has_a_meaning(name):
+    choose = CHOSEN[name]
     silent = set(choose.__signature__.parameters) - set(option_meanings(choose))
     assert not silent, f"write a line 'option: meaning' in the docstring of {name}, or of a group, for {silent}"
 

@@ -8,16 +8,17 @@ import cantons
 
 FACE = """
     Algorithm Averages Batch Callback CentralLoss Clock Federation InputError Local LocalModel Plain Problem Result
-    Stack StackRule Sum SumRule Trained at_random bandit by_label by_name by_size central check classification
-    classification_bandit cnn csv digits ditto drifting_targets dual_encoder embedding example_transfer fedadam fedalt
-    fedavg fedavg_finetune fedavgm federation fedomd fedopt fedper fedprox fedrep fedres_avg fedres_bandit fedres_erm
-    fedres_naive fedres_online_sgd fedres_sgd fedsgd fedsim fedyogi ffgg ffgg_step_sizes fictitious_play from_clients
-    from_equinox from_flax from_functions from_iterable from_stream gru hdf5 huggingface independent l2gd leaf libsvm
-    linear load local_ffgg logistic mean median mlp movie_sequences movielens npz one_way_transfer online online_central
-    online_independent only_central parallel_centre parallel_training parquet pfedme regression residual resnet18
-    restaurants rollouts rounds run run_stages run_with_models scaffold sequential stream synthetic synthetic_bandit
-    synthetic_least_squares synthetic_mixture target task_protocol text transformer two_way_transfer weighted_mean
-    with_central with_central_loss with_group_losses with_validation
+    Stack StackRule Sum SumRule Trained at_random bandit by_label by_name by_size byzantine central centred_clipping
+    check classification classification_bandit cnn csv digits ditto drifting_targets dual_encoder embedding
+    example_transfer fedadam fedalt fedavg fedavg_finetune fedavgm federation fedomd fedopt fedper fedprox fedrep
+    fedres_avg fedres_bandit fedres_erm fedres_naive fedres_online_sgd fedres_sgd fedsgd fedsim fedyogi ffgg
+    ffgg_step_sizes fictitious_play from_clients from_equinox from_flax from_functions from_iterable from_stream
+    geometric_median gru hdf5 huggingface independent krum l2gd leaf libsvm linear load local_ffgg logistic mean median
+    mlp movie_sequences movielens multi_krum norm_bound npz one_way_transfer online online_central online_independent
+    only_central parallel_centre parallel_training parquet pfedme regression residual resnet18 restaurants rollouts
+    rounds run run_stages run_with_models scaffold sequential stream synthetic synthetic_bandit synthetic_least_squares
+    synthetic_mixture target task_protocol text transformer trimmed_mean two_way_transfer weighted_mean with_central
+    with_central_loss with_group_losses with_validation
 """.split()
 
 

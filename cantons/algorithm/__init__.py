@@ -1,4 +1,4 @@
-"""Owns: methods. May import: regret, aggregate, mirror, problem, solve, recipe, options, ranges, protocol, errors."""
+"""Owns: methods. May import: regret, aggregate, mirror, problem, solve, map_batches, recipe, options, ranges, protocol, errors."""  # noqa: E501
 
 from cantons.algorithm.baselines import central, independent
 from cantons.algorithm.ditto import ditto

@@ -2,7 +2,7 @@
 
 from cantons.data.build import federation, from_clients
 from cantons.data.centres import Centres, kinds_of
-from cantons.data.federation import Federation, Population, pooled, with_keys
+from cantons.data.federation import Federation, Population, pooled, with_keys, with_liars
 from cantons.data.make.bandits import Contexts, contexts_of, synthetic_bandit
 from cantons.data.make.classification_bandit import classification_bandit
 from cantons.data.make.digits import digits
@@ -122,5 +122,6 @@ __all__ = [
     "with_central",
     "with_centres",
     "with_keys",
+    "with_liars",
     "with_validation",
 ]

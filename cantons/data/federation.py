@@ -133,6 +133,12 @@ def with_keys(federation: Federation, keys: bool) -> Federation:
     return federation if keys == federation.train.keys else map_rows(federation, lambda rows: replace(rows, keys=keys))
 
 
+def with_liars(federation: Federation, liars: np.ndarray) -> Federation:
+    """The same examples, whose handles say who lies."""
+    clients = replace(federation.clients, train=replace(federation.train, liars=liars))
+    return replace(federation, clients=clients)
+
+
 def select_clients(clients: Population, chosen: np.ndarray) -> Population:
     """The clients for which the boolean `chosen` is true."""
 

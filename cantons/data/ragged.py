@@ -17,7 +17,7 @@ from cantons.shuffle import permutation
 OWN = 2**31 - 2  # folded into a key: far from the numbers that drawing rows folds into it
 
 
-@partial(jax.tree_util.register_dataclass, data_fields=["inputs", "targets", "starts", "sizes", "groups"],
+@partial(jax.tree_util.register_dataclass, data_fields=["inputs", "targets", "starts", "sizes", "groups", "liars"],
          meta_fields=["longest", "uniform", "keys"])
 @dataclass(frozen=True)
 class Ragged:
@@ -31,6 +31,7 @@ class Ragged:
     uniform: bool = field(default=False)  # all sizes equal: loops get a fixed length
     groups: Array | np.ndarray | None = None  # the number of each client's group, where there are several
     keys: bool = field(default=False)  # batches to train with have a key: the problem draws, as dropout does
+    liars: Array | np.ndarray | None = None  # does each client lie? In runs that have liars
 
     @property
     def population(self) -> int:
@@ -41,8 +42,9 @@ class Ragged:
         # A uniform federation's size is a plain number, so its loops are unrolled or scanned, never searched.
         size = self.longest if self.uniform else jnp.asarray(self.sizes)[index]
         group = () if self.groups is None else jnp.asarray(self.groups)[index]
+        liar = () if self.liars is None else jnp.asarray(self.liars)[index]
         return Examples(self.inputs, self.targets, jnp.asarray(self.starts)[index], size, self.longest, group,
-                        self.keys)
+                        self.keys, liar)
 
     def pooled(self) -> Examples:
         """A handle on all rows together."""
@@ -80,13 +82,14 @@ class Examples:
     """One client's rows, as `protocol.Data`."""
 
     def __init__(self, inputs: PyTree, targets: PyTree, start: Array, size: Array | int, longest: int,
-                 group: Array | tuple[()] = (), keys: bool = False):
+                 group: Array | tuple[()] = (), keys: bool = False, liar: Array | tuple[()] = ()):
         self._rows = (inputs, targets)
         self._keys = keys
         self._start = start
         self.size = size
         self.longest = longest
         self.group = group
+        self.liar = liar
 
     def sample(self, key: Key, size: int) -> Batch:
         rows = jax.random.randint(key, (size,), 0, self.size, jnp.int32)  # the same rows in either precision
@@ -109,7 +112,7 @@ class Examples:
 
     def hidden(self) -> Examples:
         """No rows, of the same shapes."""
-        return Examples(*self._rows, self._start, 0, self.longest, self.group, self._keys)
+        return Examples(*self._rows, self._start, 0, self.longest, self.group, self._keys, self.liar)
 
     def at(self, key: Key, meeting: Array, size: int, order: str) -> Moment:
         """One moment of a stream: the client meets `size` rows for the `meeting`-th time, from 0.
@@ -128,7 +131,7 @@ class Examples:
             rows = places % count
         there = (size if self.size > 0 else 0) if isinstance(self.size, int) else jnp.where(self.size > 0, size, 0)
         batch = self._keyed(self._take(rows, jnp.full(size, self.size > 0, float)), key).again(meeting)
-        return Moment(batch, there, self._keys)
+        return Moment(batch, there, self._keys, self.liar)
 
     def batches(self, size: int) -> Array | int:
         """How many batches of `size` one pass takes."""
@@ -179,8 +182,8 @@ class Examples:
 class Moment(Examples):
     """A client's examples of one step of a stream. Of those before and after nothing can be seen."""
 
-    def __init__(self, batch: Batch, size: Array | int, keys: bool = False):
-        super().__init__(batch.inputs, batch.targets, jnp.int32(0), size, batch.mask.shape[0], batch.group, keys)
+    def __init__(self, batch: Batch, size: Array | int, keys: bool = False, liar: Array | tuple[()] = ()):
+        super().__init__(batch.inputs, batch.targets, jnp.int32(0), size, batch.mask.shape[0], batch.group, keys, liar)
         self._batch = batch
 
     def now(self) -> Batch:

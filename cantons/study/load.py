@@ -9,12 +9,13 @@ from typing import Any
 
 import jax
 
-from cantons.data import with_validation
+from cantons.data import with_liars, with_validation
 from cantons.engine import blank_snapshot
 from cantons.errors import InputError, Notice
 from cantons.memory import give_back
 from cantons.problem import problem_from_spec
 from cantons.protocol import Problem, Recipe
+from cantons.study.byzantine import corrupt_pair, draw_liars
 from cantons.study.checkpoint import Checkpoints
 from cantons.study.fingerprint import DIGITS, Fingerprint, check_same, differences, fingerprint
 from cantons.study.folder import Folder, environment
@@ -23,6 +24,7 @@ from cantons.study.registry import (
     foreign_parts,
     make,
     make_algorithm,
+    make_byzantine,
     make_central,
     make_data,
     make_problem,
@@ -55,7 +57,7 @@ def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recip
               "groups": study["data"].get("groups") if data is None else None,
               "problem": study["problem"] if problem is None else None,
               "algorithm": study["algorithm"] if algorithm is None else None,
-              "clock": study["clock"], "aggregate": study.get("aggregate")}
+              "clock": study["clock"], "aggregate": study.get("aggregate"), "byzantine": study.get("byzantine")}
     if not trust:
         _check_trust(path, tables)
     _say_what_changed(there, study)
@@ -71,9 +73,15 @@ def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recip
             built = choose_rule(algorithm.name, built, rule)
         when = make_recipe("clock", study["clock"])
         clock = when.build(population) if data is None else build_clock(when, data)
+        honest, train = built, None if data is None else data.train
+        if study.get("byzantine") and data is not None:
+            liars = make_byzantine({**study["byzantine"], "count": None, "name": "byzantine"})
+            who = draw_liars(liars, data, study["seed"])
+            built, clock = corrupt_pair(algorithm.name, built, clock, liars, who, data)
+            train = with_liars(data, who).train
         try:
-            template = blank_snapshot(problem, built, clock, population, study["seed"],
-                                      None if data is None else data.train, None if data is None else data.central)
+            template = blank_snapshot(problem, built, clock, population, study["seed"], train,
+                                      None if data is None else data.central)
         except InputError as error:
             raise InputError(f"cannot read {path} back: {error}") from error
         found = Checkpoints(path / "checkpoints").newest(template)
@@ -81,7 +89,7 @@ def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recip
             raise InputError(f"{path} holds no sound checkpoint yet; let the run go on (--resume) or finish.")
         _check_checkpoint(there, found[1])
     give_back()
-    return Trained(problem, built, found[0], data, study["seed"], study["precision"])
+    return Trained(problem, honest, found[0], data, study["seed"], study["precision"])
 
 
 def _check_trust(path: Path, tables: Mapping[str, Any]) -> None:

@@ -241,8 +241,10 @@ class Loop:
     def _finish(self, state: Any) -> list[Finished]:
         ended = []
         for log, snapshot in zip(self.logs, self.session.whole(state), strict=True):
-            summary = summary_of(log.run.study, log.run.data, log.history, self.traffic, **self.session.about(),
-                                 **({"changes": self.changes} if self.changes else {}))
+            study, more = log.run.study, {"changes": self.changes} if self.changes else {}
+            if "byzantine" in study:
+                more["liars"] = study["byzantine"]["clients"]
+            summary = summary_of(study, log.run.data, log.history, self.traffic, **self.session.about(), **more)
             if log.folder is not None:
                 if len(self.runs) > 1:
                     own = Checkpoints(log.folder.path / "checkpoints", self.study["keep"])
@@ -282,7 +284,8 @@ class _Log:
         parts = self.run.parts
         self.start = start
         self.online = online_metrics(parts.problem, parts.algorithm, parts.clock, self.run.data,
-                                     (start.state.server.shared, start.start_private), self.run.study["rounds"])
+                                     (start.state.server.shared, start.start_private), self.run.study["rounds"],
+                                     self.run.liars)
 
     def advice(self) -> Sequence[str]:
         """What the algorithm would have the user know before the run begins."""
@@ -325,8 +328,9 @@ class _Log:
 
     def measured(self, found: Evaluation, traffic: Mapping[str, int]) -> tuple[Row, Columns]:
         run = self.run
-        pairs = [score_row(run.parts.problem, run.data, found.scores, run.parts.scored), self.online(found.progress),
-                 diagnostics_row(run.data, found, self.seen, run.parts.scored),
+        pairs = [score_row(run.parts.problem, run.data, found.scores, run.parts.scored, run.liars),
+                 self.online(found.progress),
+                 diagnostics_row(run.data, found, self.seen, run.parts.scored, run.liars),
                  traffic_row(run.data, found.progress, traffic), ({}, dict(found.columns))]
         row: Row = {"round": found.progress.round}
         columns: Columns = {}
@@ -349,11 +353,13 @@ class _Log:
     def look_at(self, progress: Progress) -> list[str]:
         """What went wrong since the evaluation before, in sentences."""
         before, record = self.seen, self.history[-1]
-        self.seen = Seen(int(progress.rejected.sum()), progress.skipped, progress.reported, dict(progress.reports))
+        # What a liar sends is not the step size's fault.
+        rejections = progress.rejected if self.run.liars is None else np.where(self.run.liars, 0, progress.rejected)
+        self.seen = Seen(int(rejections.sum()), progress.skipped, progress.reported, dict(progress.reports))
         lost, skipped = self.seen.rejected - before.rejected, self.seen.skipped - before.skipped
         found = []
         if lost:
-            rejected = [self.run.data.clients.names[index] for index in np.flatnonzero(progress.rejected)]
+            rejected = [self.run.data.clients.names[index] for index in np.flatnonzero(rejections)]
             found.append(f"up to round {progress.round}: {lost} uploads were NaN or infinite and left out (clients "
                          f"{listed(rejected)}); a smaller step_size or clip_norm may help.")
         if skipped:

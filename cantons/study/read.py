@@ -24,6 +24,7 @@ from cantons.study.folder import Folder
 from cantons.study.registry import (
     make,
     make_algorithm,
+    make_byzantine,
     make_central,
     make_data,
     make_engine,
@@ -37,14 +38,14 @@ from cantons.study.run import run
 from cantons.study.stage_tables import COMMON, STAGE, merged_stages, stage_called
 from cantons.study.stages import resolve_stages, run_stages
 
-TABLES = ("data", "central", "groups", "problem", "algorithm", "clock", "aggregate", "engine")
+TABLES = ("data", "central", "groups", "problem", "algorithm", "clock", "aggregate", "byzantine", "engine")
 REQUIRED = ("data", "problem", "algorithm")
 LARGEST = 2**24  # bytes of a study: no text that somebody wrote is longer
 DEEPEST = 32  # tables and lists inside each other
 TAKES_FIRST = ("problem", "central_loss", "central", "groups")  # parts whose first argument is made from other tables
 SEVERAL = ("central", "central_loss")  # parts of which a table may hold several, by names that the user gives
 OPEN = ("cohort", "evaluate_every", "evaluate_clients", "validation", "checkpoint_every")  # settings that may be "none"
-USUAL = {"clock": "rounds", "engine": "local"}  # the part that is meant where none is named
+USUAL = {"clock": "rounds", "engine": "local", "byzantine": "byzantine"}  # the part that is meant where none is named
 
 
 class Settings(pydantic.BaseModel):
@@ -107,13 +108,14 @@ class Study:
         """The data, the arguments of each stage, and those of all."""
         data, common = self.federation(), self.settings.model_dump(include=set(COMMON))
         common["name"] = common["name"] or Path(self.source).stem
-        if "engine" in self.tables:
-            common["engine"] = self._built("engine", make_engine)
+        for kind, build in (("byzantine", make_byzantine), ("engine", make_engine)):
+            if kind in self.tables:
+                common[kind] = self._built(kind, build)
         stages = {}
         for name, study in self.stages.items():
             problem, _, recipe, chosen = study.parts(data)
             stages[name] = {"problem": problem, "algorithm": recipe, **{
-                key: value for key, value in chosen.items() if key not in (*COMMON, "engine")}}
+                key: value for key, value in chosen.items() if key not in (*COMMON, "byzantine", "engine")}}
         return data, stages, common
 
     def parts(self, data: Federation | None = None) -> tuple[Problem, Federation, Recipe, dict[str, Any]]:
@@ -126,8 +128,9 @@ class Study:
         for kind in ("clock", "aggregate"):
             if kind in self.tables:
                 chosen[kind] = self._built(kind, partial(make_recipe, kind))
-        if "engine" in self.tables:
-            chosen["engine"] = self._built("engine", make_engine)
+        for kind, build in (("byzantine", make_byzantine), ("engine", make_engine)):
+            if kind in self.tables:
+                chosen[kind] = self._built(kind, build)
         return problem, data, recipe, chosen
 
     def federation(self) -> Federation:
@@ -281,6 +284,8 @@ def _fields(function: Callable, skip_first: bool) -> dict[str, Any]:
 
 def _inner_parts(kind: str, allowed: Mapping[str, Any]) -> dict[str, str]:
     """The options of a part that are parts themselves, and of which kind."""
+    if kind == "byzantine":
+        return {"attack": "attack"}
     if kind == "problem":
         return {"central_loss": "central_loss"} | {key: "model" for key in MODELS if key in allowed}
     made = Federation if kind == "data" else Recipe
@@ -338,7 +343,7 @@ def _set(raw: dict[str, Any], key: str, value: Any, source: str) -> None:
         raw, tables = stage_called(raw[STAGE], tables[1], source), tables[2:]
     for table in tables:
         inner = raw.setdefault(table, {})
-        if isinstance(inner, str) and table in (*TABLES, *MODELS):  # a part given by its name alone
+        if isinstance(inner, str) and table in (*TABLES, *MODELS, "attack"):  # a part given by its name alone
             inner = raw[table] = {"name": inner}
         if not isinstance(inner, dict):
             raise InputError(f"{source}: cannot set {shown(key)}, because {table} is {shown(inner)} and has no keys of "

@@ -25,32 +25,40 @@ class Seen(NamedTuple):
 
 
 def score_row(problem: Problem, data: Federation, scores: Mapping[str, Any],
-              scored: Mapping[str, np.ndarray]) -> tuple[Row, Columns]:
+              scored: Mapping[str, np.ndarray], liars: np.ndarray | None = None) -> tuple[Row, Columns]:
     """`scores` are {side: {set: {model: {metric: a number per client}}}}; names in the row are joined by dots.
 
-    Of a side in `scored`, only these clients have numbers.
+    Of a side in `scored`, only these clients have numbers. The row is over those who do not lie.
     """
     row: Row = {}
     columns: Columns = {"client": data.clients.names}
+    if liars is not None:
+        columns["liar"] = liars.astype(int)
     for side, sets in scores.items():
         population = data.clients if side == "clients" else data.new
         assert population is not None
         sizes = {"test": population.test.sizes, "train": population.train.sizes}
         if "validation" in sets and data.validation is not None:
             sizes["validation"] = data.validation.sizes
+        lying = liars if side == "clients" else None
         for name, examples in sizes.items():
             for which in ("personal", "shared"):
                 for metric, values in sets[name][which].items():
                     label = f"{'' if side == 'clients' else 'new_'}{name}.{which}.{metric}"
-                    found = _summarise(values, np.asarray(examples), metric in problem.maximise, scored.get(side))
+                    found = _summarise(values, honest(examples, lying), metric in problem.maximise, scored.get(side))
                     row |= {f"{label}.{statistic}": value for statistic, value in found.items()}
-                    row |= _group_means(population, label, values)
+                    row |= _group_means(population, label, values if lying is None else np.where(lying, np.nan, values))
                     if side == "clients":
                         columns[label] = values
     if data.clients.groups is not None:
         names, numbers = data.clients.groups
         columns["group"] = [names[number] for number in numbers]
     return row, columns
+
+
+def honest(examples: Any, liars: np.ndarray | None) -> np.ndarray:
+    """How many examples of each client count in a statistic: none of a liar's."""
+    return np.asarray(examples) if liars is None else np.where(liars, 0, examples)
 
 
 def _summarise(values: np.ndarray, examples: np.ndarray, larger_is_better: bool,
@@ -71,7 +79,7 @@ def _group_means(population: Population, label: str, values: np.ndarray) -> Row:
             if np.isfinite(of_group).any()}
 
 
-def online_row(problem: Problem, progress: Progress) -> tuple[Row, Columns]:
+def online_row(problem: Problem, progress: Progress, liars: np.ndarray | None = None) -> tuple[Row, Columns]:
     """What each client was charged so far, on average, for the examples of a stream before it learned from them."""
     row: Row = {}
     columns: Columns = {}
@@ -80,14 +88,14 @@ def online_row(problem: Problem, progress: Progress) -> tuple[Row, Columns]:
     met = progress.met - progress.rejected  # who abstained was not charged
     for metric, totals in progress.charged.items():
         values = np.asarray(totals) / np.maximum(met, 1)
-        found = statistics(np.where(met > 0, values, np.nan), met, metric in problem.maximise)
+        found = statistics(np.where(met > 0, values, np.nan), honest(met, liars), metric in problem.maximise)
         row |= {f"online.personal.{metric}.{statistic}": value for statistic, value in found.items()}
         columns[f"online.personal.{metric}"] = values
     return row, columns
 
 
-def diagnostics_row(data: Federation, found: Evaluation, before: Seen,
-                    scored: Mapping[str, np.ndarray]) -> tuple[Row, Columns]:
+def diagnostics_row(data: Federation, found: Evaluation, before: Seen, scored: Mapping[str, np.ndarray],
+                    liars: np.ndarray | None = None) -> tuple[Row, Columns]:
     """The numbers that algorithms and rules give of themselves: "server.", "clients." and "rule." before their names.
 
     What a rule reports is averaged over the rounds since the evaluation `before`.
@@ -96,7 +104,7 @@ def diagnostics_row(data: Federation, found: Evaluation, before: Seen,
     row |= {f"{name}.shared.{metric}": value for name, scores in found.sets.items() for metric, value in scores.items()}
     columns: Columns = {}
     for name, values in found.clients.items():
-        summary = _summarise(np.asarray(values), np.asarray(data.train.sizes), False, scored.get("clients"))
+        summary = _summarise(np.asarray(values), honest(data.train.sizes, liars), False, scored.get("clients"))
         row |= {f"clients.{name}.{statistic}": value for statistic, value in summary.items()}
         columns[f"clients.{name}"] = values
     now = found.progress
@@ -107,6 +115,9 @@ def diagnostics_row(data: Federation, found: Evaluation, before: Seen,
     if now.outvoted is not None and now.outvoted.any():
         row["rule.rejected_uploads"] = int(now.outvoted.sum())
         columns["rule.rejected"] = now.outvoted
+        if liars is not None:
+            row |= {"rule.rejected_liars": int(now.outvoted[liars].sum()),
+                    "rule.rejected_honest": int(now.outvoted[~liars].sum())}
     return row, columns
 
 

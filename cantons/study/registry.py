@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from cantons import aggregate, algorithm, clock, data, engine, models, problem
+from cantons import aggregate, algorithm, attack, clock, data, engine, models, problem
 from cantons.errors import InputError, shown, unknown
 from cantons.options import options_of
 from cantons.protocol import CentralLoss, Engine, Problem, Recipe
@@ -30,12 +30,14 @@ REGISTRY: dict[str, Mapping[str, Callable[..., Any]]] = {
     "algorithm": algorithm.ALGORITHMS,
     "clock": clock.CLOCKS,
     "aggregate": aggregate.RULES,
+    "attack": attack.ATTACKS,
+    "byzantine": {"byzantine": attack.byzantine},
     "engine": engine.ENGINES,
 }
 
 ENGINE = ("name", "options", "refuses", "start", "together")  # what an engine has, be it marked or not
 TERMS = ("central_loss", "weights", "group_losses", "group_weights")  # in [problem], and no options of its part
-OURS = ("model", "problem", "central_loss", "algorithm", "clock", "engine")
+OURS = ("model", "problem", "central_loss", "algorithm", "clock", "attack", "engine")
 DECORATORS = {"data": "cantons.data.recorded", "aggregate": "cantons.recipe.rule",
               **{kind: f"cantons.recipe.{kind}" for kind in OURS}}
 
@@ -148,6 +150,12 @@ def make_recipe(kind: str, table: Mapping[str, Any]) -> Recipe:
 def recipes_in(function: Callable[..., Any]) -> list[str]:
     """The options of a part that are parts of its kind: an algorithm in an algorithm."""
     return [option.name for option in options_of(function).parameters if Recipe in alternatives(option.annotation)]
+
+
+def make_byzantine(table: Mapping[str, Any]) -> attack.Byzantine:
+    """Who lies and how: the attack is a part of its own, a name or a table with a name and options."""
+    how = table["attack"]
+    return make("byzantine", {**table, "attack": make_recipe("attack", {"name": how} if isinstance(how, str) else how)})
 
 
 def make_algorithm(table: Mapping[str, Any]) -> Recipe:

@@ -9,13 +9,27 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from cantons.attack import Byzantine
 from cantons.clock import rounds as rounds_clock
 from cantons.data import Centres, Federation, kinds_of, with_keys, with_validation
 from cantons.data.seeds import generator
 from cantons.engine import seed_keys, starting_point
 from cantons.errors import InputError, one_of
-from cantons.protocol import Algorithm, Averages, CentralExamples, Clock, Engine, Parts, Problem, PyTree, Recipe, Start
+from cantons.protocol import (
+    Algorithm,
+    Averages,
+    CentralExamples,
+    Clock,
+    Engine,
+    Parts,
+    Problem,
+    PyTree,
+    Recipe,
+    StackRule,
+    Start,
+)
 from cantons.ranges import Count, Seed, check
+from cantons.study.byzantine import corrupt_parts, draw_liars
 from cantons.study.source import foreign_sources
 
 VALIDATION = 0.2  # of the training rows, where rows to choose by are wanted and the study does not say how many
@@ -28,17 +42,33 @@ class Resolved(NamedTuple):
     data: Federation
     parts: Parts
     start: Start | tuple[PyTree, PyTree] | None = None  # instead of the problem's own
+    liars: np.ndarray | None = None  # does each client lie? None: all are honest
+    honest: Parts | None = None  # the parts without the attack, where there is one
+    byzantine: Byzantine | None = None
 
     def with_seed(self, seed: int) -> Resolved:
-        scored = sample_clients(self.data, seed, self.study["evaluate_clients"])
-        return self._replace(study={**self.study, "seed": seed}, parts=self.parts._replace(seed=seed, scored=scored))
+        """The same run with another seed, which draws other liars."""
+        parts = (self.honest or self.parts)._replace(
+            seed=seed, scored=sample_clients(self.data, seed, self.study["evaluate_clients"]))
+        run = self._replace(study={**self.study, "seed": seed}, parts=parts)
+        return run if self.byzantine is None else run.with_liars(self.byzantine)
+
+    def with_liars(self, byzantine: Byzantine) -> Resolved:
+        """The same run, honest so far, in which some clients lie."""
+        liars = draw_liars(byzantine, self.data, self.parts.seed)
+        names = [name for name, lies in zip(self.data.clients.names, liars, strict=True) if lies]
+        table = {"attack": as_table(byzantine.attack), "count": byzantine.number, "clients": names}
+        corrupted = corrupt_parts(self.parts, byzantine, liars)._replace(
+            scored=sample_clients(self.data, self.parts.seed, self.study["evaluate_clients"], liars))
+        return self._replace(study={**self.study, "byzantine": table}, parts=corrupted, liars=liars, honest=self.parts,
+                             byzantine=byzantine)
 
 
 def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: int, cohort: int | None = None,
-            clock: Recipe | None = None, aggregate: Recipe | None = None, seed: int = 0,
-            evaluate_every: int | None = None, evaluate_clients: int | None = None, validation: float | None = None,
-            choose: bool = False, precision: str = "float32", engine: Engine, checkpoint_every: int | None = None,
-            keep: int = 3, name: str | None = None,
+            clock: Recipe | None = None, aggregate: Recipe | None = None, byzantine: Byzantine | None = None,
+            seed: int = 0, evaluate_every: int | None = None, evaluate_clients: int | None = None,
+            validation: float | None = None, choose: bool = False, precision: str = "float32", engine: Engine,
+            checkpoint_every: int | None = None, keep: int = 3, name: str | None = None,
             initial: Start | tuple[PyTree, PyTree] | Callable[[Parts], Start] | None = None) -> Resolved:
     """Check the settings and build the parts. With `choose`, hold rows back to choose by, unless a stream serves.
 
@@ -69,17 +99,22 @@ def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
         "checkpoint_every": checkpoint_every, "keep": keep,
     }
     tables = [study[table] for table in ("problem", "algorithm", "clock", "aggregate", "engine")]
-    study["source"] = foreign_sources([problem, algorithm, clock, aggregate, engine],
-                                      [*tables, data.spec, data.central_spec, data.groups_spec])
+    attack = None if byzantine is None else byzantine.attack
+    study["source"] = foreign_sources([problem, algorithm, clock, aggregate, engine, attack],
+                                      [*tables, None if attack is None else as_table(attack), data.spec,
+                                       data.central_spec, data.groups_spec])
     parts = parts_of(problem, data, algorithm, built, ticking, seed)._replace(
         scored=sample_clients(data, seed, evaluate_clients))
-    check_engine(engine, parts)
+    run = Resolved(study, data, parts)
+    if byzantine is not None:
+        run = run.with_liars(byzantine)
+    check_engine(engine, run.parts)
     with jax.enable_x64(precision == "float64"):
         start = initial(parts) if callable(initial) else initial
         check_start(algorithm.name, built, starting_point(problem, seed_keys(seed)[0], start))
     if start is not None:
-        study["initial"] = checksum_of(start)
-    return Resolved(study, data, parts, start)
+        run.study["initial"] = checksum_of(start)
+    return run._replace(start=start)
 
 
 def check_data(problem: Problem, data: Federation) -> None:
@@ -96,14 +131,21 @@ def check_data(problem: Problem, data: Federation) -> None:
                 raise InputError(f"{data.name}: {error}") from error
 
 
-def sample_clients(data: Federation, seed: int, count: int | None) -> dict[str, np.ndarray]:
+def sample_clients(data: Federation, seed: int, count: int | None,
+                   liars: np.ndarray | None = None) -> dict[str, np.ndarray]:
     """The numbers of the clients that evaluations score, and of the new ones; nothing where everybody is scored.
 
-    They follow from the seed and the population alone. Those of a smaller `count` are among those of a larger one.
+    They follow from the seed, the population and who lies. Those of a smaller `count` are among those of a larger one.
     """
-    sides = {"clients": data.population} | ({} if data.new is None else {"new": data.new.train.population})
-    return {side: np.sort(generator(seed, "evaluate", side).permutation(population)[:count]).astype(np.int32)
-            for side, population in sides.items() if count is not None and count < population}
+    honest = {"clients": np.ones(data.population, bool) if liars is None else ~liars}
+    if data.new is not None:
+        honest["new"] = np.ones(data.new.train.population, bool)
+
+    def sample(side: str) -> np.ndarray:
+        order = generator(seed, "evaluate", side).permutation(len(honest[side]))
+        return np.sort(order[honest[side][order]][:count]).astype(np.int32)
+
+    return {side: sample(side) for side, chosen in honest.items() if count is not None and count < chosen.sum()}
 
 
 def parts_of(problem: Problem, data: Federation, recipe: Recipe, algorithm: Algorithm, clock: Clock,
@@ -131,6 +173,9 @@ def build_parts(problem: Problem, data: Federation, algorithm: Recipe, clock: Re
     check_tables(problem, data)
     check_groups(problem, data)
     built.needs.examples(data.train)
+    if isinstance(built.aggregate, Averages) and isinstance(built.aggregate.rule, StackRule) and (
+            built.aggregate.rule.bears is not None):
+        built.aggregate.rule.bears(ticking.cohort)
     try:
         ticking.check(built, rounds)
     except InputError as error:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import jax
 
+from cantons.attack import Byzantine
 from cantons.data import Federation
 from cantons.engine import Local
 from cantons.errors import InputError
@@ -29,6 +30,7 @@ def run(
     cohort: int | None = None,
     clock: Recipe | None = None,
     aggregate: Recipe | None = None,
+    byzantine: Byzantine | None = None,
     seed: int = 0,
     evaluate_every: int | None = None,
     evaluate_clients: int | None = None,
@@ -47,19 +49,21 @@ def run(
     """Train `algorithm` on `data` for a number of rounds and score it along the way.
 
     `cohort` clients take part in each round (all by default), or whom `clock` says. `aggregate` is the rule by which
-    uploads become one, such as median(), where the algorithm lets it be chosen. Evaluations come every
-    `evaluate_every` rounds, ten in all by default, and after the last. They score every client, or the same
-    `evaluate_clients` of them each time, drawn by the seed, with a standard error. `validation` holds back that
-    fraction of every client's training rows, to choose by. With `out`, everything is written to that folder, and
-    `resume=True` goes on from its newest checkpoint to the same bits as if it had never stopped. If versions or the
-    engine are not those it began with, it goes on with `accept_changes=True` only, and the summary says after which
-    round. `initial` is where it begins, if not with the problem's own start: a result, a model that `load` gave or a
-    run folder, with its shared part and every client's private part, by their names; or a pair (shared, private).
+    uploads become one, such as median(), where the algorithm lets it be chosen. `byzantine` says who lies, and how;
+    metrics are then over the honest clients. Evaluations come every `evaluate_every` rounds, ten in all by default, and
+    after the last. They score every client, or the same `evaluate_clients` of them each time, drawn by the seed, with a
+    standard error. `validation` holds back that fraction of every client's training rows, to choose by. With `out`,
+    everything is written to that folder, and `resume=True` goes on from its newest checkpoint to the same bits as if it
+    had never stopped. If versions or the engine are not those it began with, it goes on with `accept_changes=True`
+    only, and the summary says after which round. `initial` is where it begins, if not with the problem's own start: a
+    result, a model that `load` gave or a run folder, with its shared part and every client's private part, by their
+    names; or a pair (shared, private).
     """
     engine = engine or Local()
-    run = resolve(problem, data, algorithm, rounds=rounds, cohort=cohort, clock=clock, aggregate=aggregate, seed=seed,
-                  evaluate_every=evaluate_every, evaluate_clients=evaluate_clients, validation=validation,
-                  precision=precision, engine=engine, checkpoint_every=checkpoint_every, keep=keep, name=name,
+    run = resolve(problem, data, algorithm, rounds=rounds, cohort=cohort, clock=clock, aggregate=aggregate,
+                  byzantine=byzantine, seed=seed, evaluate_every=evaluate_every, evaluate_clients=evaluate_clients,
+                  validation=validation, precision=precision, engine=engine, checkpoint_every=checkpoint_every,
+                  keep=keep, name=name,
                   initial=None if initial is None else lambda parts: start_from(
                       initial, parts, data, notify(callbacks)))
     ended = play(engine, run, callbacks, out, resume, accept_changes=accept_changes)

@@ -11,7 +11,7 @@ STAGE = "stage"
 SETTINGS = ("rounds", "cohort", "evaluate_every", "evaluate_clients", "checkpoint_every", "keep")
 PARTS = ("problem", "algorithm", "clock", "aggregate")
 COMMON = ("name", "seed", "precision", "validation")  # settings of the whole study
-TABLES = ("data", "central", "groups", "engine")  # and tables
+TABLES = ("data", "central", "groups", "byzantine", "engine")  # and tables
 WHO = {"cohort": "clock", "clock": "cohort"}  # two ways to say who takes part: a stage's replaces the study's
 
 

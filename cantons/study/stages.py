@@ -19,6 +19,7 @@ from cantons.engine import Local, seed_keys, starting_point
 from cantons.errors import InputError
 from cantons.files import folder_name, make_folder, without_separators
 from cantons.protocol import Engine
+from cantons.study.byzantine import draw_liars
 from cantons.study.callbacks import Callback
 from cantons.study.folder import STAGES, Folder
 from cantons.study.resolve import Resolved, check_start, resolve, sample_clients
@@ -74,6 +75,10 @@ def resolve_stages(data: Federation, stages: Mapping[str, Mapping[str, Any]], *,
     """Settle every stage, {folder: run}, and refuse one that cannot begin where the one before ends."""
     if not stages:
         raise InputError("there are no stages; give at least one.")
+    if common.get("byzantine") is not None:  # the same liars in every stage, though each has a seed of its own
+        liars = draw_liars(common["byzantine"], data, seed)
+        common["byzantine"] = common["byzantine"]._replace(number=None, clients=tuple(
+            name for name, lies in zip(data.clients.names, liars, strict=True) if lies))
     found: dict[str, Resolved] = {}
     for place, (stage, options) in enumerate(stages.items()):
         last = place == len(stages) - 1
@@ -91,7 +96,7 @@ def resolve_stages(data: Federation, stages: Mapping[str, Mapping[str, Any]], *,
                 run.study["stages"] = {label: {key: one.study[key] for key in SAID} for label, one in found.items()}
                 run.study["source"] |= former[-1].study["source"]
             # The same clients in every stage: their curves go on.
-            scored = sample_clients(run.data, seed, run.study["evaluate_clients"])
+            scored = sample_clients(run.data, seed, run.study["evaluate_clients"], run.liars)
             found[f"{place + 1}-{folder_name(without_separators(stage))}"] = run._replace(
                 parts=run.parts._replace(scored=scored))
     return found

@@ -139,6 +139,10 @@ def _fitting(draw: st.DrawFn, samples: dict[str, dict[str, Any]], fits: Fits) ->
     for kind in ("aggregate", "engine"):
         if draw(_one_in(8)):
             study[kind] = draw(_more(kind, {"name": draw(st.sampled_from(sorted(REGISTRY[kind])))}))
+    if draw(_one_in(8)):
+        attack = draw(_more("attack", {"name": draw(st.sampled_from(sorted(REGISTRY["attack"])))}))
+        study["byzantine"] = {"name": "byzantine", "attack": draw(st.sampled_from([attack, attack["name"]])), **draw(
+            st.sampled_from([{"count": 1}, {"count": 2}, {"clients": ["0"]}, {"clients": []}, {"count": 10**9}, {}]))}
     if draw(_one_in(6)):
         study["stage"] = draw(st.lists(_stage(), min_size=0 if draw(_one_in(10)) else 1, max_size=3))
     if draw(_one_in(3)):

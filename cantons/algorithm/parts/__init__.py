@@ -1,1 +1,1 @@
-"""Owns: what methods are made of. May import: aggregate, problem, solve, options, ranges, protocol, errors."""
+"""Owns: parts of methods. May import: aggregate, problem, solve, map_batches, options, ranges, protocol, errors."""

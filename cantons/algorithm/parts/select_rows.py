@@ -17,11 +17,11 @@ import numpy as np
 from cantons.aggregate import as_sum
 from cantons.algorithm.parts.training import LocalOptimizer, Work, moves_without_gradient
 from cantons.errors import InputError
+from cantons.map_batches import MapBatches
 from cantons.problem import paths
 from cantons.protocol import (
     Algorithm,
     Array,
-    Batch,
     Data,
     Datacenter,
     Examples,
@@ -99,7 +99,7 @@ def select_rows(dense: Algorithm, problem: Problem, work: Work, optimizer: Local
     def client_update(key, message, client, data):
         numbers = _numbers_met(tables, work, key, data)
         ids = _distinct(tables, numbers, room)
-        upload, client = dense.client_update(key, message, client, Renumbered(data, tables, ids))
+        upload, client = dense.client_update(key, message, client, _renumbered(data, tables, ids))
         # A client with more rows than it has room for sends NaN, which is left out and counted as rejected.
         fits = ((numbers < 0) | (_places(ids, numbers) >= 0)).all()
         return RowUpload(ids, jax.tree.map(lambda leaf: jnp.where(fits, leaf, jnp.nan), upload)), client
@@ -141,43 +141,9 @@ def map_tables(tables: Tables, function: Callable[..., Any], part: PyTree, *othe
                         names, part, *others)
 
 
-class Renumbered:
-    """A client's examples, as `protocol.Data`, for tables that hold the rows `ids` alone."""
-
-    def __init__(self, data: Data, tables: Tables, ids: Array):
-        self._data, self._tables, self._ids = data, tables, ids
-
-    @property
-    def size(self) -> Array | int:
-        return self._data.size
-
-    @property
-    def group(self) -> Array | tuple[()]:
-        return self._data.group
-
-    def sample(self, key: Key, size: int) -> Batch:
-        return self._in_places(self._data.sample(key, size))
-
-    def epoch(self, key: Key, size: int, body: Callable[[PyTree, Batch], PyTree], carry: PyTree) -> PyTree:
-        return self._data.epoch(key, size, lambda carry, batch: body(carry, self._in_places(batch)), carry)
-
-    def fold(self, size: int, body: Callable[[PyTree, Batch], PyTree], carry: PyTree) -> PyTree:
-        return self._data.fold(size, lambda carry, batch: body(carry, self._in_places(batch)), carry)
-
-    def full(self, key: Key | None = None) -> Batch:
-        return self._in_places(self._data.full(key))
-
-    def now(self) -> Batch:
-        return self._in_places(self._data.now())
-
-    def hidden(self) -> Data:
-        return Renumbered(self._data.hidden(), self._tables, self._ids)
-
-    def at(self, key: Key, meeting: Array, size: int, order: str) -> Data:
-        return Renumbered(self._data.at(key, meeting, size, order), self._tables, self._ids)
-
-    def _in_places(self, batch: Batch) -> Batch:
-        return self._tables.renumber(batch, lambda numbers: _places(self._ids, numbers))
+def _renumbered(data: Data, tables: Tables, ids: Array) -> Data:
+    """A client's examples for tables that hold the rows `ids` alone."""
+    return MapBatches(data, lambda batch: tables.renumber(batch, lambda numbers: _places(ids, numbers)))
 
 
 def _numbers_met(tables: Tables, work: Work, key: Key, data: Data) -> Array:
