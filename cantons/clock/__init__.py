@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 
+from cantons.clock.asynchronous import asynchronous
 from cantons.clock.online import online
 from cantons.clock.rounds import rounds
 from cantons.protocol import Recipe
 
-CLOCKS: dict[str, Callable[..., Recipe]] = {"online": online, "rounds": rounds}
+CLOCKS: dict[str, Callable[..., Recipe]] = {"asynchronous": asynchronous, "online": online, "rounds": rounds}
 
-__all__ = ["CLOCKS", "online", "rounds"]
+__all__ = ["CLOCKS", "asynchronous", "online", "rounds"]
