@@ -109,12 +109,14 @@ def asynchronous(population: int, *, concurrency: Count | None = None, buffer: C
 
         def start(jobs: Jobs, one: tuple[Array, Array]) -> tuple[Jobs, None]:
             row, client = one
-            number = jobs.begun[client]
+            # Read after it is written: the other way round, the compiler copies an array of all clients in every event.
+            begun = jobs.begun.at[client].add(1, mode="drop")
+            number = begun[client] - 1
             waits = jnp.where(jobs.rows.client == client, jobs.rows.left, 0).max() if next == "drawn" else 0
             new = Job(client, number, round + 1, free, waits + duration_of(arrays, key, client, number))
             return Jobs(jax.tree.map(lambda leaf, value: leaf.at[row].set(value, mode="drop"), jobs.rows, new),
                         jobs.used.at[free].add((row < concurrency).astype(jnp.int32)),
-                        jobs.begun.at[client].add(1, mode="drop")), None
+                        begun), None
 
         jobs, _ = jax.lax.scan(start, jobs, (ends, begins), unroll=buffer == 1)
         by_id = jnp.argsort(clients) if buffer > 1 else jnp.zeros(1, jnp.int32)
