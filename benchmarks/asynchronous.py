@@ -74,7 +74,8 @@ def main() -> None:
     late = windows(packed(10_000, 5, 10), ffgg, ct.asynchronous(concurrency=1000, durations=UNEVEN), 1000, 60)
     table.append({**row("1000 jobs, by thousands of events", late), "second": late[0], "last": late[-1]})
     for one in table:
-        print(f"{one['what']:36} {one['microseconds_per_event']:8.1f} us/event {one['events_per_second']:10.0f} events/s")
+        speed = f"{one['microseconds_per_event']:8.1f} us/event {one['events_per_second']:10.0f} events/s"
+        print(f"{one['what']:36} {speed}")
     print(f"second thousand {late[0]:.1f}, last {late[-1]:.1f}, median of the last ten "
           f"{statistics.median(late[-10:]):.1f} us/event")
     if chosen.out is not None:

@@ -543,6 +543,7 @@ class Clock(NamedTuple):
     actors_hear: bool = False  # whoever acts has heard; else one who has not sees NaN in place of the message
     online: Online | None = None
     asynchronous: Asynchronous | None = None
+    probed: Callable[[PyTree, Key, Array], Plan] | None = None  # whom a probe asks; None: those of the plan
     expected: float | None = None  # how many uploads a full cohort sends; None = one for each slot
     check: Callable[[Algorithm, int], None] = lambda algorithm, rounds: None  # refuse what makes no sense with it
 

@@ -8,6 +8,7 @@ Time is virtual: it follows from the seed, and so does which job ends when.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 import jax
@@ -129,8 +130,9 @@ def asynchronous(population: int, *, concurrency: Count | None = None, buffer: C
             raise InputError("its clients are told which of their uploads arrived, one at a time, and a client that is "
                              "drawn may have several under way; use next = \"same\".")
 
-    return Clock(buffer, buffer == 1 or next == "same", arrays, anybody(population, buffer), actors_hear=True,
-                 asynchronous=Asynchronous(places, begin, next_event, staleness_of(staleness)), check=check)
+    return Clock(buffer, buffer == 1 or next == "same", arrays, no_plan, actors_hear=True, check=check,
+                 asynchronous=Asynchronous(places, begin, next_event, staleness_of(staleness)),
+                 probed=anybody(population, buffer))
 
 
 def check_events(algorithm: Algorithm, staleness: Staleness) -> None:
@@ -142,8 +144,13 @@ def check_events(algorithm: Algorithm, staleness: Staleness) -> None:
                          "factor; use staleness = \"constant\".")
 
 
-def anybody(population: int, count: int):
-    """A plan for those who ask a clock of events for a cohort, such as a probe: some clients, drawn uniformly."""
+def no_plan(arrays, key: Key, round: Array) -> Plan:
+    """An engine that asks for one knows no events, and has not said so."""
+    raise InputError("an asynchronous clock has events, no rounds with a cohort; use the engine local.")
+
+
+def anybody(population: int, count: int) -> Callable[..., Plan]:
+    """Whom a probe asks: some clients, drawn uniformly."""
 
     def plan(arrays, key: Key, round: Array) -> Plan:
         ids = jnp.sort(permutation(key, population)(jnp.arange(count, dtype=jnp.int32)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -48,12 +48,13 @@ def trace(path: str) -> Duration:
 
 
 DURATIONS: dict[str, Callable[..., Duration]] = {"constant": constant, "log_normal": log_normal, "trace": trace}
-Durations = Annotated[str, Named("duration", DURATIONS)] | Annotated[dict, Named("duration", DURATIONS)] | np.ndarray
+Durations = (Annotated[str, Named("duration", DURATIONS)] | Annotated[dict, Named("duration", DURATIONS)]
+             | Sequence[Any] | np.ndarray)
 
 
 def durations_of(given: Any, population: int) -> Duration:
     """The durations that a name, a table or an array describes."""
-    if isinstance(given, np.ndarray):
+    if not isinstance(given, str | Mapping):
         found = _of_array(given)
     else:
         options = {"name": given} if isinstance(given, str) else dict(given)
@@ -66,7 +67,7 @@ def durations_of(given: Any, population: int) -> Duration:
     return found
 
 
-def _of_array(durations: np.ndarray) -> Duration:
+def _of_array(durations: Any) -> Duration:
     rows = np.asarray(durations)
     if rows.ndim not in (1, 2) or not rows.size or rows.dtype.kind not in "iuf":
         raise InputError(f"durations has shape {rows.shape} and type {rows.dtype}; give one number for each client, or "
