@@ -11,7 +11,11 @@ import numpy as np
 
 from cantons.errors import InputError
 from cantons.protocol import Array, Key, PyTree
-from cantons.ranges import Named, NonNegative, Positive, checked
+from cantons.ranges import Named, Range, checked
+
+SHORTEST, LONGEST = 1e-9, 1e9  # so that sums and differences of times have digits to spare
+Deviation = Annotated[float, Range(0, 10)]
+Time = Annotated[float, Range(SHORTEST, LONGEST)]
 
 
 class Duration(NamedTuple):
@@ -21,18 +25,18 @@ class Duration(NamedTuple):
 
 
 @checked
-def constant(value: Positive = 1.0) -> Duration:
+def constant(value: Time = 1.0) -> Duration:
     """All jobs take as long."""
     return Duration((), lambda arrays, own, key, client, number: jnp.full((), value, jnp.float32))
 
 
 @checked
-def log_normal(spread: NonNegative = 1.0, jitter: NonNegative = 0.0) -> Duration:
+def log_normal(spread: Deviation = 1.0, jitter: Deviation = 0.0) -> Duration:
     """The median is 1; `spread` is between clients, `jitter` between the jobs of one."""
 
     def draw(arrays, own, key, client, number):
-        return jnp.exp(spread * jax.random.normal(own, (), jnp.float32)
-                       + jitter * jax.random.normal(key, (), jnp.float32))
+        drawn = spread * jax.random.normal(own, (), jnp.float32) + jitter * jax.random.normal(key, (), jnp.float32)
+        return jnp.clip(jnp.exp(drawn), SHORTEST, LONGEST)
 
     return Duration((), draw)
 
@@ -68,14 +72,18 @@ def durations_of(given: Any, population: int) -> Duration:
 
 
 def _of_array(durations: Any) -> Duration:
-    rows = np.asarray(durations)
+    try:
+        rows = np.asarray(durations)
+    except ValueError:  # lists of unequal length
+        rows = np.empty(0, object)
     if rows.ndim not in (1, 2) or not rows.size or rows.dtype.kind not in "iuf":
-        raise InputError(f"durations has shape {rows.shape} and type {rows.dtype}; give one number for each client, or "
-                         "a row of numbers.")
-    rows = rows.reshape(len(rows), -1).astype(np.float32)
-    if not (np.isfinite(rows) & (rows > 0)).all():
-        client, job = np.argwhere(~(np.isfinite(rows) & (rows > 0)))[0]
+        raise InputError("durations needs one number for each client, or a row of numbers, all of one length.")
+    rows = rows.reshape(len(rows), -1)
+    odd = np.argwhere(~((rows >= SHORTEST) & (rows <= LONGEST)))
+    if len(odd):
+        client, job = odd[0]
         raise InputError(f"durations has {rows[client, job]} for job {job} of client {client}; a job takes a time "
-                         "above 0.")
+                         f"above 0, from {SHORTEST:g} to {LONGEST:g}.")
+    rows = rows.astype(np.float32)
     return Duration(rows, lambda arrays, own, key, client, number: arrays[
         jnp.minimum(client, len(rows) - 1), number % rows.shape[1]])

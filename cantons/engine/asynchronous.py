@@ -37,8 +37,7 @@ class Jobs(NamedTuple):
 
     clock: PyTree  # what the clock knows of the jobs under way
     messages: PyTree  # [places]: those that jobs under way began with
-    time: Array  # int32: whole units of virtual time
-    moment: Array  # float32: and the part of a unit; one float would lose the digits of a long run
+    time: Array  # float32[2]: virtual time, and what rounding has added to it (Kahan): one would stop in a long run
     delays: Array  # int32[2]: the sum of all delays so far, as multiples of 2^LIMB and the rest
     longest: Array  # int32: the longest delay so far
 
@@ -51,8 +50,7 @@ def begin_asynchronous(algorithm: Algorithm, clock: Clock, arrays: Arrays, state
     return state._replace(
         ledger=state.ledger.at[ids, 1].add(1, mode="drop"),
         in_flight=Jobs(jobs, jax.tree.map(lambda leaf: jnp.tile(leaf, (places, *[1] * jnp.ndim(leaf))), first),
-                       jnp.zeros((), jnp.int32), jnp.zeros((), jnp.float32), jnp.zeros(2, jnp.int32),
-                       jnp.zeros((), jnp.int32)))
+                       jnp.zeros(2, jnp.float32), jnp.zeros(2, jnp.int32), jnp.zeros((), jnp.int32)))
 
 
 def one_event(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays, state: State) -> State:
@@ -85,14 +83,14 @@ def one_event(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays
     state = close_round(algorithm, clock, arrays, state, opening, total, turns, fanout)
     # A message is counted when a job begins with it, and `close_round` counts it when the job ends.
     ledger = state.ledger.at[event.ids, 1].add(-1, mode="drop").at[event.begins, 1].add(1, mode="drop")
-    moment = jobs.moment + event.elapsed
-    whole = jnp.floor(moment)
+    elapsed = event.elapsed - jobs.time[1]
+    time = jobs.time[0] + elapsed
     delays = jobs.delays.at[1].add(delay.sum(dtype=jnp.int32))
     return state._replace(ledger=ledger, in_flight=Jobs(
         known,
         jax.tree.map(lambda leaf, new: leaf.at[event.free].set(new, mode="drop"), jobs.messages,
                      send(algorithm, arrays, state, fanout)),
-        jobs.time + whole.astype(jnp.int32), moment - whole,
+        jnp.stack([time, (time - jobs.time[0]) - elapsed]),
         jnp.stack([delays[0] + (delays[1] >> LIMB), delays[1] & ((1 << LIMB) - 1)]),
         jnp.maximum(jobs.longest, delay.max())))
 
@@ -112,5 +110,5 @@ def scaled(aggregate: Aggregator, factor: Array) -> Averages:
 def counts_of(jobs: Jobs, uploads: np.ndarray) -> EventCounts:
     """What was counted so far, on the host; `uploads` are those of each client."""
     high, low = (int(part) for part in jobs.delays)
-    return EventCounts(int(jobs.time) + float(jobs.moment), int(uploads.sum()), (high << LIMB) + low,
+    return EventCounts(float(jobs.time[0]) - float(jobs.time[1]), int(uploads.sum()), (high << LIMB) + low,
                        int(jobs.longest))
