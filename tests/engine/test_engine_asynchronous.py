@@ -169,7 +169,15 @@ def test_messages_jobs_and_traffic_are_what_a_ledger_by_hand_says(options, sessi
     delays = (np.arange(events)[:, None] - event.version)[event.ids < CLIENTS]
     counts = session.evaluate(session.advance(session.begin(), events))[0].progress.events
     assert (counts.arrivals, counts.delays, counts.longest) == (len(delays), delays.sum(), delays.max())
-    np.testing.assert_allclose(counts.time, event.elapsed.sum(dtype=float), rtol=1e-8)
+    np.testing.assert_allclose(counts.time, event.elapsed.sum(dtype=float), rtol=2e-7)
+
+
+def test_time_goes_on_where_a_single_float_would_stop(session_of):
+    session, late = session_of(next="same"), 2.0**25
+    state = played(session, CLIENTS)
+    state = state._replace(in_flight=state.in_flight._replace(time=np.array([late, 0], np.float32)))
+    state = session.advance(restored(session, state), 8 * CLIENTS)  # each of them takes one unit
+    assert session.evaluate(state)[0].progress.events.time == late + 7
 
 
 def test_a_staleness_factor_scales_the_step_of_one_answer(session_of):
