@@ -55,7 +55,9 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.algorithm import two_way_transfer as two_way_transfer
     from cantons.attack import byzantine as byzantine
     from cantons.checks import check as check
+    from cantons.clock import asynchronous as asynchronous
     from cantons.clock import online as online
+    from cantons.clock import replay as replay
     from cantons.clock import rounds as rounds
     from cantons.data import Federation as Federation
     from cantons.data import at_random as at_random
@@ -143,7 +145,7 @@ _HOMES = {
     "cantons.attack": "byzantine",
     "cantons.local_models": "LocalModel",
     "cantons.checks": "check",
-    "cantons.clock": "online rounds",
+    "cantons.clock": "asynchronous online replay rounds",
     "cantons.data":
         "Federation at_random by_label by_name by_size classification_bandit csv digits drifting_targets federation "
         "from_clients from_iterable from_stream hdf5 huggingface leaf libsvm movie_sequences movielens npz parquet "

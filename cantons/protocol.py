@@ -424,6 +424,7 @@ class Needs(NamedTuple):
     counts_once: bool = False  # a clock that never counts one upload several times
     pooled: bool = False  # the examples of all clients in one place: only a reference may ask for that
     central: str = ""  # of the datacenter: "loss", and the examples which that loss wants, or "data"
+    together: str = ""  # why uploads of one round must come together, from one message; empty where they need not
     central_rows: int = 0  # how many examples the datacenter has at least: the largest batch that is drawn
     examples: Callable[[Examples], None] = lambda train: None  # refuse training examples that it has no room for
 
@@ -527,6 +528,31 @@ class Online(NamedTuple):
     label_delay: int = 0  # a client learns in one meeting from the examples it met so many meetings ago
 
 
+class Event(NamedTuple):
+    """Some jobs end: whose they are, and where the messages are kept that they began with. Rows are as in a `Plan`."""
+
+    ids: Array  # int32[slots], ascending; a spare slot has id `population`
+    job: Array  # int32[slots]: the number of the job among its client's, from 0
+    version: Array  # int32[slots]: how many events there had been when the job began
+    place: Array  # int32[slots]: of the message it began with
+    free: Array  # int32: where the message that follows this event is to be kept; past the last place: nowhere
+    begins: Array  # int32[...]: the clients of the jobs that begin with that message; `population` for none
+    elapsed: Array  # float32: virtual time since the event before
+
+
+class Asynchronous(NamedTuple):
+    """What a clock of events adds: jobs that begin with one message and end while others are under way.
+
+    Which jobs end when does not depend on what is learned. `jobs` is the clock's own: what it knows of those under way.
+    """
+
+    places: int  # how many messages are kept at most
+    begin: Callable[[PyTree, Key], tuple[PyTree, Array]]  # (arrays, key of the run) -> (jobs, whose they are)
+    next: Callable[[PyTree, Key, PyTree, Array], tuple[Event, PyTree]]  # (arrays, key, jobs, round) -> (event, jobs)
+    # delay -> what the value of an upload is multiplied by; None: nothing. (A weight would cancel in the mean of one.)
+    staleness: Callable[[Array], Array] | None = None
+
+
 class Clock(NamedTuple):
     """Who acts when. `arrays` enter compiled code as arguments; `plan` is pure."""
 
@@ -537,6 +563,8 @@ class Clock(NamedTuple):
     repeats: bool = False  # a plan's counts may be above 1
     actors_hear: bool = False  # whoever acts has heard; else one who has not sees NaN in place of the message
     online: Online | None = None
+    asynchronous: Asynchronous | None = None
+    probed: Callable[[PyTree, Key, Array], Plan] | None = None  # whom a probe asks; None: those of the plan
     expected: float | None = None  # how many uploads a full cohort sends; None = one for each slot
     check: Callable[[Algorithm, int], None] = lambda algorithm, rounds: None  # refuse what makes no sense with it
 
@@ -554,7 +582,7 @@ class State(NamedTuple):
     round: Array  # int32: rounds done
     skipped: Array  # int32: rounds in which nothing usable arrived
     ledger: Array  # int32[population, 5]: the five columns below, in one array so that a round reads and writes once
-    in_flight: PyTree = ()  # online: what is on its way, and the scores so far; known to the online step alone
+    in_flight: PyTree = ()  # what is on its way, where messages or uploads are late; known to the clock's step alone
     rule: PyTree = ()  # the aggregation rule's state
     reports: Mapping[str, Array] = {}  # what the rule reported, as means over the rounds in which it did
     reported: Any = ()  # int32: how many rounds those were; nothing, where nothing is reported
@@ -601,6 +629,15 @@ class Snapshot(NamedTuple):
     outside: Any = None  # what is kept outside the state, as JSON has it: clients' own local models, say
 
 
+class EventCounts(NamedTuple):
+    """What an asynchronous run has seen so far."""
+
+    time: float  # virtual
+    arrivals: int  # jobs that ended
+    delays: int  # the sum of their delays: how many events there were between a job's beginning and its own
+    longest: int  # the longest of them
+
+
 class Progress(NamedTuple):
     """How far one run is, on the host: what is written down about it besides its scores."""
 
@@ -614,6 +651,7 @@ class Progress(NamedTuple):
     outvoted: np.ndarray | None = None  # per client: uploads that the aggregation rule set aside
     reports: Mapping[str, float] = {}  # what the rule reported, as means over `reported` rounds
     reported: int = 0
+    events: EventCounts | None = None  # asynchronous: what has passed since the start
     left_out: np.ndarray | None = None  # per client: does the engine go on without it? It has told why
 
 

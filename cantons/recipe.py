@@ -26,13 +26,13 @@ def clock(build: Callable[Concatenate[int, ...], Clock]) -> Callable[..., Recipe
     """Decorate `def name(population, *, options...) -> Clock`.
 
     A clock may want to know what the data says of its clients: after `population` it has an argument `arrivals`, when
-    whose examples come, or `groups`, who is of which; either is None where the data says nothing.
+    whose examples come, `groups`, who is of which, or `clients`, all about them; each is None where it is not known.
     """
     wants = [parameter.name for parameter in inspect.signature(build).parameters.values()
              if parameter.kind is parameter.POSITIONAL_OR_KEYWORD][1:]
 
-    def build_with(population, arrivals=None, groups=None, /, **options):
-        known = {"arrivals": arrivals, "groups": groups}
+    def build_with(population, arrivals=None, groups=None, clients=None, /, **options):
+        known = {"arrivals": arrivals, "groups": groups, "clients": clients}
         return build(population, **{name: known[name] for name in wants}, **options)
 
     return _recipe("clock", build, given=1 + len(wants), build_with=build_with)

@@ -21,7 +21,7 @@ from cantons.algorithm.parts.schedule import StepSize, as_schedule, usual_step
 from cantons.algorithm.parts.training import Work, trainer
 from cantons.algorithm.parts.trees import norm, subtract
 from cantons.errors import InputError
-from cantons.protocol import Algorithm, Array, Diagnostics, Problem, PyTree
+from cantons.protocol import Algorithm, Array, Diagnostics, Needs, Problem, PyTree
 from cantons.ranges import Count, Fraction, NonNegative
 from cantons.recipe import algorithm
 
@@ -104,5 +104,6 @@ def l2gd(problem: Problem, population: int, *, penalty: NonNegative = 0.1, commu
         return jax.lax.cond(client.visits == 0, first_time, lambda: (client.own, client.private))
 
     return Algorithm(init_server, init_client, broadcast, client_update, mean_of_uploads(), server_update, model,
+                     needs=Needs(together="its server keeps the mean of the models that arrive together"),
                      diagnostics=Diagnostics(client=lambda message, client, model, data: {
                          "drift": norm(subtract(client.own, message.shared))}))

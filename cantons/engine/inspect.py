@@ -40,10 +40,10 @@ def set_scores(problem: Problem, data: Federated, found: Mapping[str, PyTree]) -
 
 
 def _probe(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays, state: State) -> dict[str, Array]:
-    """Ask those who would take part in the next round."""
+    """Ask those who would take part in the next round, or whom the clock names."""
     probe, keys = algorithm.diagnostics.probe, round_keys(arrays.key, state.round)
     assert probe is not None
-    plan = clock.plan(arrays.clock, keys.plan, state.round)
+    plan = (clock.probed or clock.plan)(arrays.clock, keys.plan, state.round)
     spare = fanout.padded(clock.slots) - clock.slots
     ids = jnp.pad(plan.ids, (0, spare), constant_values=state.ledger.shape[0])
     counts = jnp.pad(jnp.where(plan.acts, plan.counts, 0), (0, spare))

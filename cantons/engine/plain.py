@@ -43,7 +43,9 @@ class Plain:
         return asdict(self)
 
     def refuses(self, run: Parts) -> str:
-        return "" if run.clock.online is None else "runs rounds, no online steps; use the engine local."
+        if run.clock.online is not None or run.clock.asynchronous is not None:
+            return "runs rounds, no online steps or asynchronous events; use the engine local."
+        return ""
 
     def start(self, runs: Sequence[Parts], notice: Callable[[str], None] = lambda sentence: None) -> PlainSession:
         (run,) = runs

@@ -73,10 +73,19 @@ def open_round(algorithm: Algorithm, clock: Clock, arrays: Arrays, state: State,
     keys = round_keys(arrays.key, state.round)
     plan = clock.plan(arrays.clock, keys.plan, state.round)
     if fanout is not None:
-        plan = _balanced(plan, clock, fanout, arrays, state.ledger.shape[0])
-    message = algorithm.broadcast(keys.broadcast, state.server, arrays.datacenter(algorithm, keys.central, fanout))
-    heard = state.ledger[plan.ids, 0] == 0
-    return Opening(keys, message, Slot(*plan[:4], heard, keyed(keys.client, plan.ids)))
+        plan = balanced(plan, clock, fanout, arrays, state.ledger.shape[0])
+    return Opening(keys, send(algorithm, arrays, state, fanout), seat(state, plan, keyed(keys.client, plan.ids)))
+
+
+def send(algorithm: Algorithm, arrays: Arrays, state: State, fanout: Fanout | None = None) -> Message:
+    """The server's message of now."""
+    keys = round_keys(arrays.key, state.round)
+    return algorithm.broadcast(keys.broadcast, state.server, arrays.datacenter(algorithm, keys.central, fanout))
+
+
+def seat(state: State, plan: Plan, keys: Key) -> Slot:
+    """The slots of a plan; `keys` are those its clients act with."""
+    return Slot(*plan[:4], state.ledger[plan.ids, 0] == 0, keys)
 
 
 def take(clients: PyTree, ids: Array) -> PyTree:
@@ -175,7 +184,7 @@ def travelling(algorithm: Algorithm, arrays: Arrays, state: State, batch: int = 
     return down, Up(request, upload) if jax.tree.leaves(request) else upload
 
 
-def _balanced(plan: Plan, clock: Clock, fanout: Fanout, arrays: Arrays, population: int) -> Plan:
+def balanced(plan: Plan, clock: Clock, fanout: Fanout, arrays: Arrays, population: int) -> Plan:
     """Fill the plan with spare slots to what the devices take; seat clients of like size together, and deal
     these groups out so that every device gets its share of the work."""
     spare = fanout.padded(clock.slots) - clock.slots

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from cantons.engine.aggregation import aggregation_of
+from cantons.engine.asynchronous import Jobs, begin_asynchronous, counts_of, one_event
 from cantons.engine.devices import floats
 from cantons.engine.in_flight import InFlight, held_messages
 from cantons.engine.init import bytes_of, initial_state, seed_keys, starting_point, with_rule
@@ -48,6 +49,9 @@ class Stepper(NamedTuple):
 
 def stepper_of(problem: Problem, algorithm: Algorithm, clock: Clock) -> Stepper:
     """The stepper that a clock asks for."""
+    if clock.asynchronous is not None:
+        return Stepper(partial(begin_asynchronous, algorithm, clock), partial(one_event, algorithm, clock),
+                       short=clock.slots == 1)
     if clock.online is None:
         return Stepper(lambda arrays, state: state, partial(one_round, algorithm, clock))
     return Stepper(partial(begin_online, problem, algorithm, clock), partial(online_step, problem, algorithm, clock),
@@ -76,7 +80,8 @@ def blank_snapshot(problem: Problem, algorithm: Algorithm, clock: Clock, populat
     key, run_key, _ = seed_keys(seed)
     parts = starting_point(problem, key)
     if train is None:
-        if clock.online is not None or aggregation_of(algorithm.aggregate).init is not stateless:
+        late = clock.online is not None or clock.asynchronous is not None
+        if late or aggregation_of(algorithm.aggregate).init is not stateless:
             raise InputError("what is on its way in this run has the shape of its data, which is not there; give it: "
                              "load(folder, data=...).")
         state = jax.jit(partial(initial_state, algorithm, population=population))(key, parts)
@@ -107,8 +112,10 @@ def progress_of(state: State) -> Progress:
     """What is to be written down about a run, on the host."""
     flight = state.in_flight if isinstance(state.in_flight, InFlight) else None
     stream = (None, {}) if flight is None else (flight.met, flight.scores)
-    round, skipped, ledger, (met, charged), reports, reported = jax.device_get(
-        (state.round, state.skipped, state.ledger, stream, dict(state.reports), state.reported))
+    jobs = state.in_flight._replace(clock=(), messages=()) if isinstance(state.in_flight, Jobs) else None
+    round, skipped, ledger, (met, charged), reports, reported, jobs = jax.device_get(
+        (state.round, state.skipped, state.ledger, stream, dict(state.reports), state.reported, jobs))
     _, downloads, uploads, rejected, outvoted = ledger.T
     return Progress(int(round), int(skipped), downloads, uploads, rejected, met, charged, outvoted,
-                    {name: float(value) for name, value in reports.items()}, int(np.sum(reported, dtype=int)))
+                    {name: float(value) for name, value in reports.items()}, int(np.sum(reported, dtype=int)),
+                    None if jobs is None else counts_of(jobs, uploads))

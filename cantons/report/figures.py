@@ -70,6 +70,17 @@ def _different(groups: Sequence[Group], key: str) -> list[Group]:
     return list(reversed(found.values()))
 
 
+def against_time(groups: Sequence[Group], key: str, label: str) -> Figure:
+    """One number against virtual time, for the runs that have one: means over seeds, at their own mean times."""
+    figure, axes = _blank(WIDE)
+    timed = [(place, group) for place, group in enumerate(groups) if np.isfinite(group.curve("clock.time")).all()]
+    lines = [_line(axes, place, group.curve("clock.time").mean(axis=0), group.curve(key).mean(axis=0))
+             for place, group in timed]
+    axes.set(xlabel="virtual time", ylabel=label)
+    label_ends(axes, lines, [group.label for _, group in timed])
+    return figure
+
+
 def traffic(groups: Sequence[Group], key: str, label: str) -> Figure:
     """One number against what a client has sent and received so far, on a logarithmic scale."""
     from matplotlib.ticker import LogLocator

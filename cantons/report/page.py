@@ -79,7 +79,8 @@ def page(groups: Sequence[Group], reference: Group) -> str:
     methods = groups[0].label if len(groups) == 1 else f"{len(groups)} methods"
     content = [sections.lead(groups), sections.results(groups), sections.learning(groups),
                sections.whole_sets(groups), sections.populations(groups), sections.online(groups),
-               sections.clients(groups, reference), sections.communication(groups), sections.diagnosed(groups),
-               sections.losses(groups), sections.studies(groups), sections.environments(groups)]
+               sections.asynchronous(groups), sections.clients(groups, reference), sections.communication(groups),
+               sections.diagnosed(groups), sections.losses(groups), sections.studies(groups),
+               sections.environments(groups)]
     return PAGE.substitute(title=escape(f"{methods} on {groups[0].study['data']['name']}"), sheet=SHEET,
                            content="\n".join(content))

@@ -173,6 +173,18 @@ def communication(groups: Sequence[Group]) -> str:
     return element("h2", "Communication") + element("p", note, "note") + gallery(drawn)
 
 
+def asynchronous(groups: Sequence[Group]) -> str:
+    """Scores against virtual time, and delays, if clients worked asynchronously."""
+    if not _anywhere(groups, "clock.time"):
+        return ""
+    label = f"{scored_set(groups)} {metrics(groups)[0]}"
+    delays = {"clock.delay.mean": "Mean delay", "clock.delay.max": "Longest delay so far"}
+    drawn = [figure(f"In time: {label}", partial(figures.against_time, groups, headline(groups), label)), *(figure(
+        title, partial(figures.curves, groups, key, title.lower(), across="events")) for key, title in delays.items())]
+    note = "A delay is the number of events between the beginning of a job and its own; means are since the last look."
+    return element("h2", "Asynchronous clients") + element("p", note, "note") + gallery(drawn)
+
+
 def diagnosed(groups: Sequence[Group]) -> str:
     """What algorithms and rules say of themselves, if anything."""
     drawn = [figure(name.capitalize(), partial(figures.curves, groups, key, name))

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from cantons.data.read.files import reading
 from cantons.errors import InputError
@@ -64,6 +65,7 @@ class Folder:
         self.environment_file = path / "environment.json"
         self.summary_file = path / "summary.json"
         self.clients_file = path / "clients.csv"
+        self.events_file = path / "events.npz"
         self.lock: Lock | None = None
         self.complaints: list[str] = []  # what was found damaged, in sentences
 
@@ -227,6 +229,11 @@ class Folder:
             writer.writerow(columns)
             writer.writerows(zip(*columns.values(), strict=True))
             text.detach()  # which flushes, and leaves the file open
+
+    def events(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Of an asynchronous run: which job ended when, for a replay."""
+        with writing(self.events_file) as file:
+            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
     def summary(self, summary: Mapping[str, Any]) -> None:
         write_json(self.summary_file, summary)

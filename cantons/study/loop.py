@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from cantons.clock.events import as_arrays, events_of
+from cantons.engine import seed_keys
 from cantons.errors import InputError, listed
 from cantons.memory import give_back
 from cantons.protocol import Evaluation, Progress, Session, Snapshot
@@ -20,7 +22,17 @@ from cantons.study.folder import Folder, environment
 from cantons.study.interrupt import Interruption
 from cantons.study.online_metrics import online_metrics
 from cantons.study.plain import plain
-from cantons.study.record import Columns, Row, Seen, diagnostics_row, score_row, summary_of, traffic_of, traffic_row
+from cantons.study.record import (
+    Columns,
+    Row,
+    Seen,
+    diagnostics_row,
+    events_row,
+    score_row,
+    summary_of,
+    traffic_of,
+    traffic_row,
+)
 from cantons.study.resolve import Resolved
 
 BLOCK_SECONDS = 1.0  # how long a block may take: Ctrl-C and progress wait for its end
@@ -253,6 +265,8 @@ class Loop:
                         "seconds": self.seconds / len(self.runs), "seen": [log.seen._asdict()],
                         "history": [log.wrote()], "changes": self.changes,
                         "fingerprints": [log.fingerprint(len(self.runs))._asdict()]})
+                if log.run.parts.clock.asynchronous is not None:
+                    log.folder.events(log.events(self.rounds))
                 log.folder.summary(summary)
             ended.append(Finished(log.history, log.columns, summary, snapshot))
             for sentence in log.remarks():
@@ -298,6 +312,12 @@ class _Log:
                    if name.startswith("clients.")}
         return self.run.parts.algorithm.diagnostics.remarks(numbers, self.run.data.clients.names)
 
+    def events(self, rounds: int) -> Mapping[str, np.ndarray]:
+        """Which jobs ended when: it follows from the seed."""
+        parts, data = self.run.parts, self.run.data
+        found = events_of(parts.clock, seed_keys(parts.seed)[1], data.population, rounds)
+        return as_arrays(found, data.clients, data.validation)
+
     def fingerprint(self, together: int) -> Fingerprint:
         """Of this run, here and now."""
         return fingerprint(self.run.study, environment(), together)
@@ -329,7 +349,7 @@ class _Log:
     def measured(self, found: Evaluation, traffic: Mapping[str, int]) -> tuple[Row, Columns]:
         run = self.run
         pairs = [score_row(run.parts.problem, run.data, found.scores, run.parts.scored, run.liars),
-                 self.online(found.progress),
+                 self.online(found.progress), events_row(found.progress, self.seen),
                  diagnostics_row(run.data, found, self.seen, run.parts.scored, run.liars),
                  traffic_row(run.data, found.progress, traffic), ({}, dict(found.columns))]
         row: Row = {"round": found.progress.round}
@@ -355,7 +375,9 @@ class _Log:
         before, record = self.seen, self.history[-1]
         # What a liar sends is not the step size's fault.
         rejections = progress.rejected if self.run.liars is None else np.where(self.run.liars, 0, progress.rejected)
-        self.seen = Seen(int(rejections.sum()), progress.skipped, progress.reported, dict(progress.reports))
+        events = progress.events
+        self.seen = Seen(int(rejections.sum()), progress.skipped, progress.reported, dict(progress.reports),
+                         *((0, 0) if events is None else (events.arrivals, events.delays)))
         lost, skipped = self.seen.rejected - before.rejected, self.seen.skipped - before.skipped
         found = []
         if lost:

@@ -22,6 +22,8 @@ class Seen(NamedTuple):
     skipped: int = 0
     reported: int = 0
     reports: Mapping[str, float] = {}
+    arrivals: int = 0
+    delays: int = 0
 
 
 def score_row(problem: Problem, data: Federation, scores: Mapping[str, Any],
@@ -119,6 +121,16 @@ def diagnostics_row(data: Federation, found: Evaluation, before: Seen, scored: M
             row |= {"rule.rejected_liars": int(now.outvoted[liars].sum()),
                     "rule.rejected_honest": int(now.outvoted[~liars].sum())}
     return row, columns
+
+
+def events_row(progress: Progress, before: Seen) -> tuple[Row, Columns]:
+    """Of an asynchronous run: its virtual time, the mean delay since the evaluation `before`, the longest so far."""
+    found = progress.events
+    if found is None:
+        return {}, {}
+    fresh = found.arrivals - before.arrivals
+    return {"clock.time": found.time, "clock.delay.mean": (found.delays - before.delays) / fresh if fresh else None,
+            "clock.delay.max": found.longest}, {"clock.jobs": progress.uploads}
 
 
 def traffic_of(message: PyTree, upload: PyTree) -> dict[str, int]:

@@ -234,8 +234,8 @@ def check_tables(problem: Problem, data: Federation) -> None:
 
 
 def build_clock(clock: Recipe, data: Federation) -> Clock:
-    """A clock may take from the data who has examples when, and who is of which group."""
-    return clock.build(data.population, data.arrivals, data.clients.groups)
+    """A clock may take from the data who has examples when, and who its clients are."""
+    return clock.build(data.population, data.arrivals, data.clients.groups, data.clients)
 
 
 def choose_rule(name: str, algorithm: Algorithm, rule: Recipe) -> Algorithm:

@@ -62,10 +62,11 @@ def test_a_debugger_sees_numbers_not_tracers(numbers, least_squares):
                                     precision="float64").model.state)
 
 
-def test_it_refuses_online_steps_in_a_sentence(numbers):
-    with pytest.raises(ct.InputError, match="the engine plain runs rounds, no online steps; use the engine local"):
-        ct.run(ct.regression(numbers, ct.linear()), numbers, ct.fedomd(), rounds=3, clock=ct.online(),
-               engine=ct.Plain())
+def test_it_refuses_clocks_of_other_kinds_in_a_sentence(numbers):
+    words = "the engine plain runs rounds, no online steps or asynchronous events; use the engine local"
+    for recipe, clock in ((ct.fedomd(), ct.online()), (ct.fedavg(), ct.asynchronous())):
+        with pytest.raises(ct.InputError, match=words):
+            ct.run(ct.regression(numbers, ct.linear()), numbers, recipe, rounds=3, clock=clock, engine=ct.Plain())
 
 
 # What an evaluation asks an algorithm

@@ -2,10 +2,10 @@
 
     python tests/study/kill_and_resume.py --kills 100
 
-A run, an online run, a run with a datacenter, one in stages, a sweep, a comparison and a run with local models are each
-killed at points spread over all their file operations, from the first to the last, so that every file is once half
-written. Every other one is killed a second time while it goes on. In the end states and evaluations, but for the
-clock's readings, must have the same bits.
+A run, an online run, an asynchronous run, a run with a datacenter, one in stages, a sweep, a comparison and a run with
+local models are each killed at points spread over all their file operations, from the first to the last, so that every
+file is once half written. Every other one is killed a second time while it goes on. In the end states, evaluations (but
+for the clock's readings) and events must have the same bits.
 """
 
 from __future__ import annotations
@@ -70,6 +70,13 @@ name = "fedomd"
 name = "online"
 uplink = 1
 """
+ASYNCHRONOUS = STUDY.replace("cohort = 3\n", "").replace("rounds = 6", "rounds = 12") + """
+[clock]
+name = "asynchronous"
+concurrency = 4
+buffer = 2
+durations = { name = "log_normal", jitter = 0.5 }
+"""
 MIXED = """
 rounds = 6
 cohort = 3
@@ -115,7 +122,7 @@ rounds = 2
 problem.split = "*bias"
 algorithm = { name = "independent", parts = "private", batch_size = 8 }
 """)
-KINDS = ("run", "online", "mixed", "stages", "sweep", "compare", "local models")
+KINDS = ("run", "online", "asynchronous", "mixed", "stages", "sweep", "compare", "local models")
 
 
 def command(study: Path, out: Path) -> list[str]:
@@ -132,11 +139,12 @@ def play(kind: str, folder: Path, out: Path) -> str:
         import resumable_run
 
         return resumable_run.digest(resumable_run.play(out, rounds=12, resume=True))
-    texts = {"run": STUDY, "online": ONLINE, "mixed": MIXED, "stages": STAGES,
+    texts = {"run": STUDY, "online": ONLINE, "asynchronous": ASYNCHRONOUS, "mixed": MIXED, "stages": STAGES,
              "second": STUDY.replace("scaffold", "fedavg")}
     for name, text in texts.items():
         (folder / f"{name}.toml").write_text(text)
     words = {"run": ["run", "run.toml", "--resume"], "online": ["run", "online.toml", "--resume"],
+             "asynchronous": ["run", "asynchronous.toml", "--resume"],
              "mixed": ["run", "mixed.toml", "--resume"], "stages": ["run", "stages.toml", "--resume"],
              "sweep": ["sweep", "run.toml", "--grid", "algorithm.step_size=0.05,0.1", "--seeds", "1"],
              "compare": ["compare", "run.toml", "second.toml", "--seeds", "1", "--rounds", "4"]}[kind]
@@ -162,6 +170,8 @@ def final_bytes(out: Path) -> str:
             state = load(study.parent).state
         for leaf in jax.tree.leaves(state):
             digest.update(leaf.tobytes())
+        for events in study.parent.glob("events.npz"):
+            digest.update(events.read_bytes())
         for line in (study.parent / "metrics.jsonl").read_text().splitlines():
             row = {key: value for key, value in json.loads(line).items() if key not in TIMES}
             digest.update(json.dumps(row, sort_keys=True).encode())
