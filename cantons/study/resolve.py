@@ -57,7 +57,7 @@ class Resolved(NamedTuple):
         """The same run, honest so far, in which some clients lie."""
         liars = draw_liars(byzantine, self.data, self.parts.seed)
         names = [name for name, lies in zip(self.data.clients.names, liars, strict=True) if lies]
-        table = {"attack": as_table(byzantine.attack), "count": byzantine.number, "clients": names}
+        table = {"attack": byzantine.attack.table(), "count": byzantine.number, "clients": names}
         corrupted = corrupt_parts(self.parts, byzantine, liars)._replace(
             scored=sample_clients(self.data, self.parts.seed, self.study["evaluate_clients"], liars))
         return self._replace(study={**self.study, "byzantine": table}, parts=corrupted, liars=liars, honest=self.parts,
@@ -101,7 +101,7 @@ def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
     tables = [study[table] for table in ("problem", "algorithm", "clock", "aggregate", "engine")]
     attack = None if byzantine is None else byzantine.attack
     study["source"] = foreign_sources([problem, algorithm, clock, aggregate, engine, attack],
-                                      [*tables, None if attack is None else as_table(attack), data.spec,
+                                      [*tables, None if attack is None else attack.table(), data.spec,
                                        data.central_spec, data.groups_spec])
     parts = parts_of(problem, data, algorithm, built, ticking, seed)._replace(
         scored=sample_clients(data, seed, evaluate_clients))
