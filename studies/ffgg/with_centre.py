@@ -12,8 +12,8 @@ x 14, the model has one hidden layer, and the output layer is private.
     own, 10000
     own, USPS   the same with 1000 digits from envelopes
 
-A method has one step size, for clients and centre, and another to tune with in the end, where clients tune what is
-private: both are the best of three by the clients' validation rows, over three seeds. Accuracies are those of the
+A method has one step size, for clients, centre and tuning, and in the end clients tune what is private for so many
+steps: both are the best of three by the clients' validation rows, over three seeds. Accuracies are those of the
 clients' test rows, weighted by how many they have. Without the files: digits that come with the library. Each cell is a
 file in DIR/cells, and cells that are there are not computed again.
 """
@@ -50,8 +50,7 @@ class Settings(NamedTuple):
     steps: int = 5  # of a client in a round, and of the centre
     central_batch: int = 64
     tune_steps: int = 10  # in a round
-    final_steps: int = 250  # of tuning in the end
-    final_rates: tuple[float, ...] = (0.003, 0.03, 0.3)
+    final_steps: tuple[int, ...] = (5, 50, 250)  # of tuning in the end
     rates: tuple[float, ...] = (0.1, 0.3, 1.0)
     seeds: int = 3
     compared: tuple[str, ...] = ("tuning alone", "FedAvg", "FedAvg + centre", "FedAvg, tuned", "FedAvg + centre, tuned",
@@ -60,7 +59,7 @@ class Settings(NamedTuple):
 
 
 QUICK = Settings(clients=8, rows=15, test=15, hidden=(8,), cohort=4, rounds=4, steps=2, central_batch=16,
-                 tune_steps=2, final_steps=2, final_rates=(0.03,), rates=(0.1, 0.3), seeds=2,
+                 tune_steps=2, final_steps=(2,), rates=(0.1, 0.3), seeds=2,
                  compared=("FedAvg + centre, tuned", "FFGG + centre"))
 
 
@@ -70,7 +69,7 @@ class Setting(NamedTuple):
     public: int = 1000  # rows of the datacenter
 
 
-SETTINGS = {"own": Setting(), "usual": Setting(own=False), "own, 100": Setting(public=100),
+SETTINGS = {"usual": Setting(own=False), "own": Setting(), "own, 100": Setting(public=100),
             "own, 10000": Setting(public=10_000), "own, USPS": Setting(centre="usps")}
 WHOLE = ("usual", "own")  # settings in which all methods are run, in the others
 PERSONAL = ("FedAvg + centre, tuned", "centre alone, tuned", "FFGG + centre", "FedRes + centre")
@@ -137,7 +136,7 @@ class Method(NamedTuple):
 
     kind: str  # of the problem: "common", "output" or "residual"
     train: Recipe | None
-    final: Callable[[float], Recipe] | None = None  # of a step size; None: as in the rounds
+    final: Callable[[int], Recipe] | None = None  # of the number of steps; None: as in the rounds
 
 
 def methods(rate: float, settings: Settings) -> dict[str, Method]:
@@ -148,11 +147,11 @@ def methods(rate: float, settings: Settings) -> dict[str, Method]:
     ffgg = ct.local_ffgg(**work, private_step_size=rate, tuner=descent(rate, settings.tune_steps))
     fedres = ct.fedres_avg(**work, option="I")
 
-    def whole(rate: float) -> Recipe:
-        return ct.fedavg_finetune(tune_epochs=settings.final_steps, tune_step_size=rate, batch_size=None)
+    def whole(steps: int) -> Recipe:
+        return ct.fedavg_finetune(tune_epochs=steps, tune_step_size=rate, batch_size=None)
 
-    def part(rate: float) -> Recipe:
-        return ct.ffgg(tuner=descent(rate, settings.final_steps))
+    def part(steps: int) -> Recipe:
+        return ct.ffgg(tuner=descent(rate, steps))
 
     return {
         "tuning alone": Method("output", None, part),
@@ -221,12 +220,12 @@ class Bench:
             state = session.advance(session.begin(), self.settings.rounds)
             starts = [Start(one.state.server.shared, one.start_private) for one in session.whole(state)]
         found = []
-        for own in self.settings.final_rates if final is not None else (None,):
-            if own is not None:
-                session = self.session(kind, [one.final(own) for one in chosen if one.final], runs)
+        for steps in self.settings.final_steps if final is not None else (None,):
+            if steps is not None:
+                session = self.session(kind, [one.final(steps) for one in chosen if one.final], runs)
                 state = session.begin(starts)
             assert session is not None
-            found += [{"rate": rate, "seed": seed, "final": own, **numbers_of(scores, self.data, "personal")}
+            found += [{"rate": rate, "seed": seed, "final": steps, **numbers_of(scores, self.data, "personal")}
                       for (rate, seed), scores in zip(runs, session.evaluate(state), strict=True)]
         return found
 
@@ -245,27 +244,32 @@ class Bench:
 def table(found: dict[str, dict[str, list[dict[str, Any]]]]) -> str:
     def cell(row: list[dict[str, Any]]) -> str:
         values = 100 * np.array([one["test"] for one in row])
-        chosen = f"{row[0]['rate']:g}" + (f", {row[0]['final']:g}" if row[0]["final"] else "")
+        chosen = f"{row[0]['rate']:g}" + (f", {row[0]['final']}" if row[0]["final"] else "")
         return f"{values.mean():.1f} ± {kit.standard_error(values):.1f} ({chosen})"
 
-    names = dict.fromkeys(name for rows in found.values() for name in rows)
     return kit.table(["", *found], [[name, *(cell(rows[name]) if name in rows else "" for rows in found.values())]
-                                    for name in names], numbers=True)
+                                    for name in names_of(found)], numbers=True)
 
 
 def draw(found: dict[str, dict[str, list[dict[str, Any]]]], path: Path) -> None:
     """Each method's accuracy in each setting; dots are seeds."""
-    figure, panels = pyplot.subplots(1, len(found), figsize=(3.2 * len(found) + 1.5, 3.4), sharey=True,
+    names = names_of(found)
+    figure, panels = pyplot.subplots(1, len(found), figsize=(2 * len(found) + 2, 3.4), sharey=True,
                                      layout="constrained", squeeze=False)
     for axes, (name, rows) in zip(panels[0], found.items(), strict=True):
-        for place, (method, row) in enumerate(rows.items()):
-            values = [100 * one["test"] for one in row]
+        for method, row in rows.items():
+            values, place = [100 * one["test"] for one in row], names.index(method)
             colour = kit.ORANGE if "centre" in method else kit.BLUE
             axes.barh(place, np.mean(values), color=colour, alpha=0.5)
             axes.plot(values, [place] * len(values), ".", color=colour)
-        axes.set(title=name, xlabel="test accuracy, %", yticks=range(len(rows)), yticklabels=list(rows))
-        axes.invert_yaxis()
+        axes.set(title=name, xlabel="test accuracy, %", xlim=(0, 100))
+    panels[0][0].set(yticks=range(len(names)), yticklabels=names, ylim=(len(names) - 0.4, -0.6))
     kit.save_figure(figure, path, shades=32)
+
+
+def names_of(found: dict[str, dict[str, list[dict[str, Any]]]]) -> list[str]:
+    """The methods that any setting has."""
+    return list(dict.fromkeys(name for rows in found.values() for name in rows))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
