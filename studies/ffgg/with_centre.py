@@ -8,7 +8,7 @@ x 14, the model has one hidden layer, and the output layer is private.
 
     usual       everybody means the same by a label; the datacenter has 1000 images of writers who are no clients
     own         each client numbers the digits in its own way, the datacenter in the usual one
-    own, 100    the same with 100 public images, and with 10,000, for methods with a centre and a private part
+    own, 100    the same with 100 public images, and with 10,000, for methods with a centre and tuning
     own, 10000
     own, USPS   the same with 1000 digits from envelopes
 
@@ -59,8 +59,8 @@ class Settings(NamedTuple):
 
 
 QUICK = Settings(clients=8, rows=15, test=15, hidden=(8,), cohort=4, rounds=4, steps=2, central_batch=16,
-                 tune_steps=2, final_steps=(2, 4), rates=(0.1, 0.3), seeds=2,
-                 compared=("FedAvg + centre", "FFGG", "FFGG + centre", "FedRes + centre"))
+                 tune_steps=2, final_steps=(2,), rates=(0.1, 0.3), seeds=2,
+                 compared=("FedAvg + centre, tuned", "FFGG + centre"))
 
 
 class Setting(NamedTuple):
@@ -72,7 +72,7 @@ class Setting(NamedTuple):
 SETTINGS = {"usual": Setting(own=False), "own": Setting(), "own, 100": Setting(public=100),
             "own, 10000": Setting(public=10_000), "own, USPS": Setting(centre="usps")}
 WHOLE = ("usual", "own")  # settings in which all methods are run, in the others
-PERSONAL = ("centre alone, tuned", "FFGG + centre", "FedRes + centre")
+PERSONAL = ("FedAvg + centre, tuned", "centre alone, tuned", "FFGG + centre", "FedRes + centre")
 
 
 # The data
@@ -247,24 +247,29 @@ def table(found: dict[str, dict[str, list[dict[str, Any]]]]) -> str:
         chosen = f"{row[0]['rate']:g}" + (f", {row[0]['final']}" if row[0]["final"] else "")
         return f"{values.mean():.1f} ± {kit.standard_error(values):.1f} ({chosen})"
 
-    names = dict.fromkeys(name for rows in found.values() for name in rows)
     return kit.table(["", *found], [[name, *(cell(rows[name]) if name in rows else "" for rows in found.values())]
-                                    for name in names], numbers=True)
+                                    for name in names_of(found)], numbers=True)
 
 
 def draw(found: dict[str, dict[str, list[dict[str, Any]]]], path: Path) -> None:
     """Each method's accuracy in each setting; dots are seeds."""
-    figure, panels = pyplot.subplots(1, len(found), figsize=(3.2 * len(found) + 1.5, 3.4), sharey=True,
+    names = names_of(found)
+    figure, panels = pyplot.subplots(1, len(found), figsize=(2 * len(found) + 2, 3.4), sharey=True,
                                      layout="constrained", squeeze=False)
     for axes, (name, rows) in zip(panels[0], found.items(), strict=True):
-        for place, (method, row) in enumerate(rows.items()):
-            values = [100 * one["test"] for one in row]
+        for method, row in rows.items():
+            values, place = [100 * one["test"] for one in row], names.index(method)
             colour = kit.ORANGE if "centre" in method else kit.BLUE
             axes.barh(place, np.mean(values), color=colour, alpha=0.5)
             axes.plot(values, [place] * len(values), ".", color=colour)
-        axes.set(title=name, xlabel="test accuracy, %", yticks=range(len(rows)), yticklabels=list(rows))
-        axes.invert_yaxis()
+        axes.set(title=name, xlabel="test accuracy, %", xlim=(0, 100))
+    panels[0][0].set(yticks=range(len(names)), yticklabels=names, ylim=(len(names) - 0.4, -0.6))
     kit.save_figure(figure, path, shades=32)
+
+
+def names_of(found: dict[str, dict[str, list[dict[str, Any]]]]) -> list[str]:
+    """The methods that any setting has."""
+    return list(dict.fromkeys(name for rows in found.values() for name in rows))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
