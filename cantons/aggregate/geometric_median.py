@@ -1,8 +1,8 @@
 """The geometric median by smoothed Weiszfeld steps: the point with the least sum of distances to the uploads.
 
 Pillutla, Kakade and Harchaoui, "Robust Aggregation for Federated Learning", IEEE Transactions on Signal Processing
-2022 (RFA), Algorithm 2. It begins at the mean of the half of the rows nearest to the coordinate-wise median: the mean of
-all may be as far away as a liar likes, and every step then only takes off a fixed part of the way back; the median
+2022 (RFA), Algorithm 2. It begins at the mean of the half of the rows nearest to the coordinate-wise median: the mean
+of all may be as far away as a liar likes, and every step then only takes off a fixed part of the way back; the median
 itself may be one of the rows, and a Weiszfeld step does not leave a row again.
 """
 
