@@ -126,8 +126,8 @@ def _where(lies: Array, lie: PyTree, truth: PyTree) -> PyTree:
 
 
 def _lies(liars: Array, ids: Array) -> Array:
-    """Spare slots have an id beyond all, and do not lie."""
-    return liars[jnp.minimum(ids, len(liars) - 1)] & (ids < len(liars))
+    """Spare slots, whose id is beyond all, get some answer: nothing of them counts."""
+    return liars[jnp.minimum(ids, len(liars) - 1)]
 
 
 def _check_shapes(sent: PyTree, honest: PyTree) -> None:

@@ -28,15 +28,16 @@ def in_whole(data: ct.Federation) -> Problem:
 
 
 def follow(problem: Problem, data: ct.Federation, recipes: Sequence[Recipe], looks: Sequence[int], shared: int,
-           cohort: int | None = None, seed: int = 0) -> np.ndarray:
+           cohort: int | None = None, seed: int = 0, **options: Any) -> np.ndarray:
     """theta of each recipe after so many rounds: [recipes, looks, numbers]. All recipes are one program.
 
-    They may differ in real numbers alone. Nothing is scored: what there is to know follows from theta.
+    They may differ in real numbers alone; `options` are those of `run`, such as a rule. Nothing is scored: what there
+    is to know follows from theta.
     """
     engine: Any = ct.Local() if len(recipes) == 1 else ct.Local().together()
     with jax.enable_x64(True):
         session = engine.start([resolve(problem, data, recipe, rounds=max(1, looks[-1]), cohort=cohort, seed=seed,
-                                        precision="float64", engine=engine).parts for recipe in recipes])
+                                        precision="float64", engine=engine, **options).parts for recipe in recipes])
         state, found = session.begin(), []
         for until in looks:
             state = session.advance(state, until) if until else state

@@ -168,6 +168,15 @@ def numpy_geometric_median(rows):
     return point
 
 
+def test_a_geometric_median_leaves_a_row_that_is_the_median_of_every_coordinate():
+    rows = np.zeros((5, 5))
+    rows[1:, :2] = [[3, -1], [-1, 3], [4, -1], [-1, 4]]
+    expected = numpy_geometric_median(rows)
+    assert expected[0] > 0.1 and (np.median(rows, axis=0) == 0).all()
+    close(value(ct.geometric_median(steps=300), rows, ids=np.arange(5)), expected, 1e-6)
+    close(value(ct.geometric_median(), rows, ids=np.arange(5)), expected, 0.05)
+
+
 def numpy_centred_clipping(rows, radius, steps):
     point = np.zeros(rows.shape[1])
     for _ in range(steps):
