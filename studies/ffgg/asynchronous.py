@@ -152,8 +152,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 lines.append([targets, str(tau), name, f"{curve.factor:g}", f"{curve.norms[-1]:.1e}", f"{away[0]:.1e}",
                               f"{away[1]:.1e}"])
                 say(f"targets {targets}, tau = {tau}, {name}: |F| down to {curve.norms[-1]:.1e}")
-    (chosen.out / "figure3.md").write_text(kit.table(
-        ["targets", "tau", "method", "step x", "abs(F), relative", "from theta*", "from the speed-weighted point"], lines) + "\n")
+    head = ["targets", "tau", "method", "step x", "abs(F), relative", "from theta*", "from the speed-weighted point"]
+    (chosen.out / "figure3.md").write_text(kit.table(head, lines) + "\n")
     draw(settings, curves, {name: delays for name, (delays, _) in seen.items()}, chosen.out)
     kit.save_numbers(chosen.out / "numbers.json", {
         "settings": settings._asdict(),
