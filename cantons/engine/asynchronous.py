@@ -78,7 +78,11 @@ def one_event(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays
                          always_acts=clock.full and fanout.padded(clock.slots) == clock.slots)
 
     messages = jax.tree.map(lambda leaf: leaf[event.place[row]], jobs.messages)
-    seats = opening.slots, take(state.clients, opening.slots.id), messages, delay[row]
+    # There always is somebody, which the compiler does not know. So it reads rows here and once: were they read again
+    # where they are written, it would copy those of all clients in every event.
+    rows = jax.lax.cond(there[0], lambda: take(state.clients, plan.ids), lambda: jax.tree.map(
+        lambda leaf: jnp.zeros((len(plan.ids), *leaf.shape[1:]), leaf.dtype), state.clients))
+    seats = opening.slots, rows, messages, delay[row]
     total, turns = map_clients(fanout, each, (arrays.train, state.rule), seats)
     state = close_round(algorithm, clock, arrays, state, opening, total, turns, fanout)
     # A message is counted when a job begins with it, and `close_round` counts it when the job ends.

@@ -89,6 +89,14 @@ def test_the_only_client_of_a_federation_makes_rounds_bit_for_bit():
     same(rounds._replace(ledger=rounds.ledger + np.array([0, 1, 0, 0, 0], np.int32)), events)
 
 
+def test_a_job_draws_by_its_number_whenever_it_ends(session_of):
+    """The first jobs of all, one event after another, send what the first round sends."""
+    recipe = ct.fedavg(step_size=0.1, batch_size=4, weighting="uniform")
+    first, once = (theta(state) for state in follow(session_of(recipe), 1))
+    events = theta(played(session_of(recipe, next="same"), CLIENTS))
+    np.testing.assert_allclose(events - first, CLIENTS * (once - first), atol=1e-12)
+
+
 def test_at_one_speed_every_delay_is_one_less_than_the_clients_once_all_have_answered(session_of):
     _, event, _ = events_of(session_of(next="same"), 4 * CLIENTS)
     delays = np.arange(4 * CLIENTS) - event.version[:, 0]
