@@ -15,7 +15,7 @@ from cantons.study.registry import REGISTRY
 
 NEEDED = {"path": "x", "targets": "y", "inputs": "x", "client": "who", "time": "when", "clients": 2, "vocabulary": 2,
           "source": {"name": "digits"}, "model": "linear", "fraction": 0.5, "labels": [0],
-          "names": ["a", "b"]}
+          "names": ["a", "b"], "attack": {"name": "sign_flip"}}
 OF_GROUPS = {"labels": {"a": [0], "b": [1]}, "clients": {"a": ["x"], "b": ["y"]}}
 PARTS = [(kind, name) for kind, known in REGISTRY.items() for name in known]
 
