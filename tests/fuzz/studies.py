@@ -163,7 +163,8 @@ def _stage(draw: st.DrawFn) -> Any:
         "algorithm": st.one_of(
             st.sampled_from(sorted(REGISTRY["algorithm"])), st.just({"name": "independent", "parts": "private"}),
             st.sampled_from([{"step_size": 0.2}, {"nope": 1}])),
-        "clock": st.sampled_from([{"name": "online"}, {"name": "asynchronous"}, {"cohort": 1}, "rounds"]),
+        "clock": st.sampled_from([{"name": "online"}, {"name": "asynchronous"}, {"name": "replay", "path": "e.npz"},
+                                  {"cohort": 1}, "rounds"]),
         "seed": st.just(1), "nope": nonsense}
     for key in draw(st.lists(st.sampled_from([*changes, "problem", "algorithm"]), max_size=3, unique=True)):
         stage[key] = draw(changes[key])

@@ -15,6 +15,7 @@ from starting import start
 import cantons as ct
 from cantons import local_models as lm
 from cantons.local_models.clients import check_outputs
+from cantons.local_models.linear import LOSSES as KNOWN
 from cantons.local_models.linear import output_gradient
 from cantons.local_models.server_side import server_problem
 from cantons.local_models.session import LocalModels
@@ -419,7 +420,7 @@ def test_options_that_make_no_sense_say_so(make, words):
         make()
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", KNOWN)
 def test_gradients_are_the_derivatives_of_the_losses(loss, float64):
     random = np.random.default_rng(0)
     outputs = random.normal(size=(6, 3) if loss == "softmax" else 6)
@@ -436,7 +437,7 @@ def test_a_missing_package_is_one_sentence(module, make, monkeypatch):
         make()
 
 
-@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("loss", KNOWN)
 def test_a_torch_layer_walks_the_linear_path(loss, numbers, labels, signs):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'cantons[torch]'")
     data, of_problem = {"squared": (numbers, {}), "softmax": (labels, {}),

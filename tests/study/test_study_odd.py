@@ -199,7 +199,7 @@ def look_at(*losses):
 
     import numpy as np
 
-    log = _Log(SimpleNamespace(study={"name": "x"}), None)
+    log = _Log(SimpleNamespace(study={"name": "x"}, liars=None), None)
     log.online, log.seen = SimpleNamespace(why_not=""), Seen()
     said = []
     for round, loss in enumerate(losses):
