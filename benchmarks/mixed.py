@@ -151,6 +151,14 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def add_page(path: Path | None, page: list[str]) -> None:
+    """Write a page at the end of a file of results, if one is wanted."""
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a") as file:
+            file.write("\n".join(page))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", choices=["mixed", "select"], default=["mixed", "select"])
@@ -171,10 +179,7 @@ def main() -> None:
         if part in options.parts:
             page += [work(window, repeats, options.quick), ""]
             print(page[-2], end="\n\n", flush=True)
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        with options.out.open("a") as file:
-            file.write("\n".join(page))
+    add_page(options.out, page)
 
 
 if __name__ == "__main__":

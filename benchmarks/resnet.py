@@ -23,7 +23,7 @@ from unittest import mock
 
 import jax
 import numpy as np
-from mixed import Contender, spread, table, take_turns
+from mixed import Contender, add_page, spread, table, take_turns
 
 import cantons as ct
 from cantons.models.conv import conv
@@ -131,10 +131,7 @@ def main() -> None:
             f"{', '.join(left_out) or 'none'}", "",
             table(["convolution", "ms per round", "TFLOP/s", "of the peak", "working memory, GiB"], rows), ""]
     print("\n".join(page), flush=True)
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        with options.out.open("a") as file:
-            file.write("\n".join(page))
+    add_page(options.out, page)
 
 
 if __name__ == "__main__":

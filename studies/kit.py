@@ -9,7 +9,7 @@ import argparse
 import contextlib
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,17 @@ def read_arguments(about: str | None, out: str, arguments: Sequence[str] | None,
         jax.config.update("jax_compilation_cache_dir", str((given.out / "programs").resolve()))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     return given
+
+
+def play_parts(about: str | None, out: str, arguments: Sequence[str] | None, full: Any, quick: Any,
+               parts: Mapping[str, Callable[[Any, Path, Watch], str]]) -> None:
+    """The `main` of a script in several parts, each a function of settings, folder and watch that gives a page."""
+    given = read_arguments(about, out, arguments, parts={"nargs": "*", "choices": list(parts), "default": list(parts)})
+    watch = Watch()
+    for part in given.parts:
+        page = given.out / f"{part}.md"
+        page.write_text(parts[part](quick if given.quick else full, given.out, watch) + "\n")
+        watch(f"{part} done: {page}")
 
 
 FILES: Mapping[str, Any] = {"type": Path, "default": DATA, "help": "the folder with the files of real data"}

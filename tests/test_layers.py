@@ -73,10 +73,11 @@ def imported(part):
 
 
 def declared(folder):
-    """What the first line of a folder's __init__ allows itself."""
-    line = ast.get_docstring(ast.parse((PACKAGE / folder / "__init__.py").read_text())).splitlines()[0]
+    """What the first paragraph of a folder's __init__ allows itself."""
+    text = ast.get_docstring(ast.parse((PACKAGE / folder / "__init__.py").read_text()))
+    line = " ".join(text.partition("\n\n")[0].split())
     words = re.fullmatch(r"Owns: .+\. May import: (.+)\.", line)
-    assert words, f"the first line of {folder}/__init__.py should read 'Owns: .... May import: ....', not {line!r}"
+    assert words, f"the first paragraph of {folder}/__init__.py should read 'Owns: .... May import: ....', not {line!r}"
     if words[1].startswith("everything"):
         left_out = re.findall(r"\w+", words[1].removeprefix("everything").removeprefix(" but").replace(" and ", " "))
         return EVERYTHING - set(left_out)

@@ -1,4 +1,6 @@
-"""Owns: methods. May import: regret, aggregate, mirror, problem, solve, map_batches, recipe, options, ranges, protocol, errors."""  # noqa: E501
+"""Owns: methods. May import: regret, aggregate, mirror, problem, solve, map_batches, recipe, options, ranges, protocol,
+errors.
+"""
 
 from cantons.algorithm.baselines import central, independent
 from cantons.algorithm.ditto import ditto

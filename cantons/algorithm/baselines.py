@@ -52,8 +52,8 @@ def independent(problem: Problem, population: int, *, local: Flat[LocalWork], op
     def train(work, key, message, client, data, step_size):
         """The parts that are a client's own, trained."""
         if tuning:
-            loss = lambda private, nothing, batch: problem.loss(message.shared, private, batch)  # noqa: E731
-            return (), trainer(loss, work, optimizer)(key, client.private, (), data, step_size).shared
+            tune = trainer(lambda own, nothing, batch: problem.loss(message.shared, own, batch), work, optimizer)
+            return (), tune(key, client.private, (), data, step_size).shared
         trained = trainer(problem.loss, work, optimizer)(key, client.own, client.private, data, step_size)
         return trained.shared, trained.private
 

@@ -31,8 +31,10 @@ def corrupt_parts(parts: Parts, byzantine: Byzantine, liars: np.ndarray) -> Part
                          "byzantine out.")
     algorithm, clock = corrupt_pair(name, parts.algorithm, parts.clock, byzantine, liars, data)
     warned = algorithm._replace(advice=functools.partial(_advice, algorithm, int(liars.sum())))
-    change: Callable[[Algorithm], Algorithm] = lambda built: corrupt_pair(  # noqa: E731
-        name, built, clock, byzantine, liars, data)[0]
+
+    def change(built: Algorithm) -> Algorithm:
+        return corrupt_pair(name, built, clock, byzantine, liars, data)[0]
+
     return parts._replace(recipe=_corrupt_recipe(parts.recipe, change), algorithm=warned, clock=clock,
                           data=with_liars(data, liars))
 

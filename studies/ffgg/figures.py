@@ -264,12 +264,7 @@ PARTS: dict[str, Callable[[Settings, Path, kit.Watch], str]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    given = kit.read_arguments(__doc__, "results/ffgg/figures", arguments,
-                               parts={"nargs": "*", "choices": list(PARTS), "default": list(PARTS)})
-    settings, watch = QUICK if given.quick else Settings(), kit.Watch()
-    for part in given.parts:
-        (given.out / f"{part}.md").write_text(PARTS[part](settings, given.out, watch) + "\n")
-        watch(f"{part} done: {given.out / part}.md")
+    kit.play_parts(__doc__, "results/ffgg/figures", arguments, Settings(), QUICK, PARTS)
 
 
 if __name__ == "__main__":

@@ -22,19 +22,6 @@ SAMPLED = {"batch_size": 2, "central_batch_size": 5}
 
 
 @pytest.fixture(scope="module")
-def rows():
-    """The datacenter's, which follow a rule of their own."""
-    random = np.random.default_rng(5)
-    inputs = random.normal(size=(40, 3))
-    return inputs, inputs @ np.array([2.0, -1.0, 0.5]) + 0.1 * random.normal(size=40)
-
-
-@pytest.fixture(scope="module")
-def data(numbers, rows):
-    return replace(numbers, central=from_sizes(*rows, np.array([len(rows[1])])))
-
-
-@pytest.fixture(scope="module")
 def problem(least_squares):
     return with_central_loss(least_squares, "same", [W_F, W_C])
 

@@ -1,6 +1,5 @@
 """A centre beside the clients of any algorithm: beside plain NumPy, and in the cases where two algorithms are one."""
 
-from dataclasses import replace
 
 import jax
 import numpy as np
@@ -9,7 +8,6 @@ import pytest
 import cantons as ct
 from cantons.algorithm import ALGORITHMS
 from cantons.checks.compare import difference
-from cantons.data import from_sizes
 from cantons.engine import real_options
 from cantons.protocol import Probe, Start
 from cantons.study.plain import plain
@@ -24,19 +22,6 @@ THETA, W = np.array([1.0, -2.0, 0.5]), np.array([0.3, -0.4])
 START = {"layer0": {"weight": THETA[:, None]}}, {"layer0": {"weight": W[:, None]}}
 GAMMA, ETA = 0.05, 0.03
 CENTRE = {"central_step_size": ETA, "central_steps": 2, "central_batch_size": None}
-
-
-@pytest.fixture(scope="module")
-def rows():
-    """The datacenter's, which follow a rule of their own."""
-    random = np.random.default_rng(5)
-    inputs = random.normal(size=(40, 3))
-    return inputs, inputs @ np.array([2.0, -1.0, 0.5]) + 0.1 * random.normal(size=40)
-
-
-@pytest.fixture(scope="module")
-def data(numbers, rows):
-    return replace(numbers, central=from_sizes(*rows, np.array([len(rows[1])])))
 
 
 @pytest.fixture(scope="module")
