@@ -87,7 +87,8 @@ def _names_first(key: str) -> tuple[str, bool, str]:
 
 def _cannot_matter(section: str, key: str, before: Mapping[str, Any]) -> bool:
     """A package that was not there when the run began, what nobody wrote down, a checksum that is taken no longer."""
-    return ((section == "versions" and before.get(key) is None) or (section == "engine" and key not in before)
+    return ((section == "versions" and before.get(key) is None)
+            or ((section == "engine" or key == "clock_checksum") and key not in before)
             or (key == "data.checksum" and isinstance(before.get(key), int)))
 
 

@@ -98,6 +98,8 @@ def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
         "engine": {"name": engine.name, **engine.options()},
         "checkpoint_every": checkpoint_every, "keep": keep,
     }
+    if jax.tree.leaves(ticking.arrays):  # it may have read them from a file, whose name says nothing of what is in it
+        study["clock_checksum"] = checksum_of(ticking.arrays)
     tables = [study[table] for table in ("problem", "algorithm", "clock", "aggregate", "engine")]
     attack = None if byzantine is None else byzantine.attack
     study["source"] = foreign_sources([problem, algorithm, clock, aggregate, engine, attack],

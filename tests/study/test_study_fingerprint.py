@@ -145,6 +145,20 @@ def test_other_data_are_refused(run, play, labels):
         play(run, resume=True, data=replace(labels, clients=replace(labels.clients, train=train)))
 
 
+@pytest.mark.parametrize("clock, array", [
+    (lambda path: ct.rounds(cohort=2, available=path), {"available": np.ones((3, 7), bool)}),
+    (lambda path: ct.asynchronous(durations={"name": "trace", "path": path}), {"durations": np.arange(1.0, 8.0)}),
+], ids=["available", "durations"])
+def test_a_clocks_file_with_other_numbers_is_refused(labels, play, tmp_path, clock, array):
+    path = str(tmp_path / "trace.npz")
+    np.savez(path, **array)
+    play(tmp_path / "run", clock=clock(path))
+    play(tmp_path / "run", clock=clock(path), resume=True)
+    np.savez(path, **{name: np.repeat(numbers, 2, axis=0)[:7] for name, numbers in array.items()})
+    with pytest.raises(ct.InputError, match="holds another study: its clock_checksum is"):
+        play(tmp_path / "run", clock=clock(path), resume=True)
+
+
 def test_changes_are_accepted_when_asked_and_the_summary_says_from_which_round_on(run, play, monkeypatch):
     with monkeypatch.context() as patch:
         other_jax(patch)
