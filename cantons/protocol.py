@@ -378,6 +378,7 @@ class Attack(NamedTuple):
     together: Callable[[Key, PyTree, Array, Array], PyTree] | None = None
     targets: Callable[[int | None, PyTree], PyTree] | None = None  # (how many labels, targets) -> what it learns from
     silent: bool = False  # it sends nothing
+    slower: float | None = None  # its jobs take so many times as long: for clocks on which they take their time
 
 
 def adds(aggregator: Aggregator) -> bool:
@@ -538,6 +539,7 @@ class Event(NamedTuple):
     free: Array  # int32: where the message that follows this event is to be kept; past the last place: nowhere
     begins: Array  # int32[...]: the clients of the jobs that begin with that message; `population` for none
     elapsed: Array  # float32: virtual time since the event before
+    counts: Array | None = None  # int32[slots]: how often its upload enters the aggregate; None = once
 
 
 class Asynchronous(NamedTuple):
@@ -551,6 +553,8 @@ class Asynchronous(NamedTuple):
     next: Callable[[PyTree, Key, PyTree, Array], tuple[Event, PyTree]]  # (arrays, key, jobs, round) -> (event, jobs)
     # delay -> what the value of an upload is multiplied by; None: nothing. (A weight would cancel in the mean of one.)
     staleness: Callable[[Array], Array] | None = None
+    # (arrays, a factor for each client) -> arrays under which its jobs take so many times as long; None: they cannot
+    slow: Callable[[PyTree, np.ndarray], PyTree] | None = None
 
 
 class Clock(NamedTuple):

@@ -46,15 +46,40 @@ def corrupt(name: str, algorithm: Algorithm, attack: Attack, liars: np.ndarray, 
     return algorithm._replace(aggregate=averages._replace(rule=_see_all(averages.rule, attack.together, liars)))
 
 
+def mistimed(clock: Clock, attack: Attack, liars: np.ndarray) -> Clock:
+    """The clock of a run with this attack in it."""
+    events = clock.asynchronous
+    if attack.together is not None and events is not None and clock.slots == 1:
+        raise InputError("liars who look at the uploads of others see those of one event, and every event has one; "
+                         "use a buffer of 2 or more, or another attack.")
+    if attack.slower is not None:
+        if events is None or events.slow is None:
+            raise InputError("liars can be slow only where jobs take their time, and the server goes on; use the clock "
+                             "asynchronous, or another attack.")
+        clock = clock._replace(arrays=events.slow(clock.arrays, np.where(liars, attack.slower, 1.0)))
+    return silenced(clock, liars) if attack.silent else clock
+
+
 def silenced(clock: Clock, liars: np.ndarray) -> Clock:
     """The clock under which the uploads of liars never count."""
+    events = clock.asynchronous
 
-    def plan(arrays, key, round):
-        arrays, liars = arrays
+    def plan(given, key, round):
+        arrays, liars = given
         found = clock.plan(arrays, key, round)
         return found._replace(counts=jnp.where(_lies(liars, found.ids), 0, found.counts))
 
-    return clock._replace(arrays=(clock.arrays, liars), plan=plan)
+    def following(given, key, jobs, round):
+        assert events is not None
+        arrays, liars = given
+        event, jobs = events.next(arrays, key, jobs, round)
+        return event._replace(counts=1 - _lies(liars, event.ids).astype(jnp.int32)), jobs
+
+    probed = clock.probed
+    return clock._replace(
+        arrays=(clock.arrays, liars), plan=plan,
+        asynchronous=events and events._replace(begin=lambda given, key: events.begin(given[0], key), next=following),
+        probed=probed and (lambda given, key, round: probed(given[0], key, round)))
 
 
 def _learn_from(algorithm: Algorithm, change: Callable[[PyTree], PyTree]) -> Algorithm:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import jax
 import jax.numpy as jnp
 
 from cantons.protocol import Attack, PyTree
-from cantons.ranges import Finite, Positive
+from cantons.ranges import Finite, Positive, Range
 from cantons.recipe import attack
 
 
@@ -66,6 +68,15 @@ def label_flip() -> Attack:
 def silence() -> Attack:
     """A liar takes part and sends nothing."""
     return Attack(silent=True)
+
+
+@attack
+def delay(*, factor: Annotated[float, Range(1, 1e6)] = 10.0) -> Attack:
+    """A liar takes its time: it is honest, and what it sends is stale. For the clock asynchronous.
+
+    factor: how many times as long its jobs take.
+    """
+    return Attack(slower=factor)
 
 
 def _scaled(factor: float) -> Attack:

@@ -9,15 +9,16 @@ Time is virtual: it follows from the seed, and so does which job ends when.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from cantons.clock.durations import Durations, durations_of
 from cantons.clock.staleness import Staleness, staleness_of
 from cantons.errors import InputError
-from cantons.protocol import Algorithm, Array, Asynchronous, Averages, Clock, Event, Key, Plan, keep
+from cantons.protocol import Algorithm, Array, Asynchronous, Averages, Clock, Event, Key, Plan, PyTree, keep
 from cantons.ranges import INT32, Count
 from cantons.recipe import clock
 from cantons.shuffle import permutation
@@ -25,6 +26,11 @@ from cantons.shuffle import permutation
 # Of the run's key; no round has such a number.
 STREAM = 2**32 - 1
 FIRST, DRAWS, JOBS, SPEEDS = range(4)
+
+
+class Arrays(NamedTuple):
+    durations: PyTree
+    factors: Any = ()  # [population]: what each client's are multiplied by
 
 
 class Job(NamedTuple):
@@ -75,16 +81,17 @@ def asynchronous(population: int, *, concurrency: Count | None = None, buffer: C
     if buffer > concurrency:
         raise InputError(f"buffer is {buffer} but only {concurrency} jobs are under way at a time; give at most "
                          f"{concurrency}.")
-    arrays, duration = durations_of(durations, population)
+    measured, duration = durations_of(durations, population)
     places = concurrency - buffer + 1  # jobs that began with the same message share it
 
-    def duration_of(arrays, key: Key, client: Array, number: Array) -> Array:
+    def duration_of(arrays: Arrays, key: Key, client: Array, number: Array) -> Array:
         key = jax.random.fold_in(key, STREAM)
         own = jax.random.fold_in(jax.random.fold_in(key, SPEEDS), client)
         job = jax.random.fold_in(jax.random.fold_in(jax.random.fold_in(key, JOBS), client), number)
-        return duration(arrays, own, job, client, number).astype(jnp.float32)
+        time = duration(arrays.durations, own, job, client, number)
+        return (time if isinstance(arrays.factors, tuple) else time * arrays.factors[client]).astype(jnp.float32)
 
-    def begin(arrays, key: Key) -> tuple[Jobs, Array]:
+    def begin(arrays: Arrays, key: Key) -> tuple[Jobs, Array]:
         drawn = permutation(jax.random.fold_in(jax.random.fold_in(key, STREAM), FIRST), population)
         ids = jnp.sort(drawn(jnp.arange(concurrency, dtype=jnp.int32)))
         left = jax.vmap(lambda client: duration_of(arrays, key, client, jnp.zeros((), jnp.int32)))(ids)
@@ -92,7 +99,7 @@ def asynchronous(population: int, *, concurrency: Count | None = None, buffer: C
         return Jobs(Job(ids, number, version, place, left), jnp.zeros(places, jnp.int32).at[0].set(concurrency),
                     jnp.zeros(population, jnp.int32).at[ids].set(1)), ids
 
-    def next_event(arrays, key: Key, jobs: Jobs, round: Array) -> tuple[Event, Jobs]:
+    def next_event(arrays: Arrays, key: Key, jobs: Jobs, round: Array) -> tuple[Event, Jobs]:
         ends = _first_to_end(jobs.rows, buffer, population)
         there = ends < concurrency
         ended: Job = jax.tree.map(lambda leaf: leaf[ends], jobs.rows)
@@ -130,9 +137,14 @@ def asynchronous(population: int, *, concurrency: Count | None = None, buffer: C
             raise InputError("its clients are told which of their uploads arrived, one at a time, and a client that is "
                              "drawn may have several under way; use next = \"same\".")
 
-    return Clock(buffer, buffer == 1 or next == "same", arrays, no_plan, actors_hear=True, check=check,
-                 asynchronous=Asynchronous(places, begin, next_event, staleness_of(staleness)),
+    return Clock(buffer, buffer == 1 or next == "same", Arrays(measured), no_plan, actors_hear=True, check=check,
+                 asynchronous=Asynchronous(places, begin, next_event, staleness_of(staleness), slow),
                  probed=anybody(population, buffer))
+
+
+def slow(arrays: Arrays, factors: np.ndarray) -> Arrays:
+    """The arrays of a clock on which clients are slower."""
+    return arrays._replace(factors=factors)
 
 
 def check_events(algorithm: Algorithm, staleness: Staleness) -> None:

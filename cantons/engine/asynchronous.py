@@ -59,13 +59,14 @@ def one_event(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays
     assert asynchronous is not None
     event, known = asynchronous.next(arrays.clock, arrays.key, jobs.clock, state.round)
     there = event.ids < population
-    plan = balanced(Plan(event.ids, there, there.astype(jnp.int32), there), clock, fanout, arrays, population)
+    counts = jnp.where(there, 1 if event.counts is None else event.counts, 0).astype(jnp.int32)
+    plan = balanced(Plan(event.ids, there, counts, there), clock, fanout, arrays, population)
     row = jnp.minimum(jnp.searchsorted(event.ids, plan.ids), len(event.ids) - 1).astype(jnp.int32)
     # A job has the keys of the round with its number: all jobs of one number, begun together, are that round.
     keys = jax.vmap(lambda job, index: jax.random.fold_in(round_keys(arrays.key, job).client, index))(
         event.job[row], plan.ids)
     opening = Opening(round_keys(arrays.key, state.round), (), seat(state, plan, keys))
-    delay = jnp.where(there, state.round - event.version, 0)
+    delay = jnp.where(counts > 0, state.round - event.version, 0)
 
     def each(common, seat):
         train, rule = common

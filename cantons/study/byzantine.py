@@ -8,7 +8,7 @@ from typing import cast
 
 import numpy as np
 
-from cantons.attack import Byzantine, corrupt, silenced
+from cantons.attack import Byzantine, corrupt, mistimed
 from cantons.data import Federation, with_liars
 from cantons.data.seeds import generator
 from cantons.errors import InputError
@@ -44,7 +44,7 @@ def corrupt_pair(name: str, algorithm: Algorithm, clock: Clock, byzantine: Byzan
     """The algorithm and the clock; without data they are good for reading a run back."""
     attack = byzantine.attack.build()
     algorithm = corrupt(name, algorithm, attack, liars, None if data is None else data.classes)
-    return algorithm, silenced(clock, liars) if attack.silent else clock
+    return algorithm, mistimed(clock, attack, liars)
 
 
 def _corrupt_recipe(recipe: Recipe, change: Callable[[Algorithm], Algorithm]) -> Recipe:

@@ -209,7 +209,8 @@ def test_durations_follow_from_the_seed_the_client_and_the_job_alone(session_of)
     """The first jobs of a client are as long, whoever else is at work; more clients change nothing either."""
     firsts = {}
     for clients, options in ((5, {"next": "same"}), (5, {"concurrency": 3, "buffer": 2}), (9, {})):
-        jobs, ids = ct.asynchronous(durations=UNEVEN, **options).build(clients).asynchronous.begin((), seed_keys(0)[1])
+        clock = ct.asynchronous(durations=UNEVEN, **options).build(clients)
+        jobs, ids = clock.asynchronous.begin(clock.arrays, seed_keys(0)[1])
         for client, left in zip(ids.tolist(), jobs.rows.left.tolist(), strict=True):
             assert firsts.setdefault(client, left) == left
     assert len(set(firsts.values())) == 9

@@ -14,12 +14,12 @@ from cantons.attack import (
     inner_product,
     label_flip,
     mimic,
+    mistimed,
     noise,
     not_finite,
     scaling,
     sign_flip,
     silence,
-    silenced,
 )
 from cantons.attack import corrupt as corrupted
 from cantons.protocol import Attack, Average, Averages, StackRule
@@ -113,7 +113,7 @@ def test_a_liar_sends_what_its_attack_makes_of_its_own_upload():
 def test_the_uploads_of_silent_liars_do_not_count():
     from cantons.clock import rounds
 
-    clock = silenced(rounds(cohort=None).build(7), LIARS)
+    clock = mistimed(rounds(cohort=None).build(7), silence().build(), LIARS)
     plan = clock.plan(clock.arrays, jax.random.key(0), jnp.int32(0))
     np.testing.assert_array_equal(plan.counts, 1 - LIARS)
     assert plan.acts.all()
