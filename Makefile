@@ -3,15 +3,24 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint types fuzz check-resume soak check-studies bench docs clean
+.PHONY: demo test test-all slow-tests lint types fuzz check-resume soak check-studies bench docs clean
 
 demo: $(VENV)/.core
 	$(BIN)/cantons demo
 
 # One process per core: compiling is most of the work. JOBS=0 runs the tests in this one.
 JOBS ?= auto
+# `make test` leaves out the slowest tests, which tests/slow.txt names: continuous integration runs all of them.
 test: lint types
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --quick
+
+test-all: lint types
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+# Time all tests, on a quiet machine and without compiled programs of earlier runs, and write tests/slow.txt anew.
+slow-tests: $(VENV)/.test
+	rm -rf .jax_cache
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --find-slow
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -38,6 +38,8 @@ from cantons.protocol import Datacenter, Receipt  # noqa: E402
 gc.freeze()
 gc.set_threshold(50_000, 20, 20)
 
+pytest_plugins = ["tiers"]
+
 SIZES = (3, 17, 5, 8, 11, 4, 9)  # training examples of each client: ragged on purpose
 
 
