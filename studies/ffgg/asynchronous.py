@@ -234,13 +234,13 @@ def draw(bench: Bench, curves: Mapping[int, Mapping[str, Curve]], theorem: Theor
             time = method.of(np.concatenate([[0], np.cumsum(method.events.elapsed)]), settings.epochs) / rounds
             style: dict[str, Any] = {"color": COLOURS[name.removesuffix(THEOREM)],
                                      "linestyle": "--" if THEOREM in name else "-"}
-            above.semilogy(epochs, curve.norms, label=f"{name}: w x {curve.inner:g}, θ x {curve.outer:.2g}", **style)
+            above.semilogy(epochs, curve.norms, label=name, **style)
             below.semilogy(time, curve.norms, **style)
         above.semilogy(epochs[1:], theorem.bound, color=kit.BLUE, linestyle=":", label="Theorem 7's bound, exact w")
         lowest = max(1e-16, min(curve.norms.min() for curve in each.values()) / 3)
         above.set(title=f"tau = {tau}", xlabel="M gradients", ylim=(lowest, 30))
         below.set(xlabel="time, in synchronous rounds", ylim=(lowest, 30))
-        above.legend(fontsize=7, loc="lower left")
+    figure.legend(*rows[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=len(COLOURS) + 2)
     rows[0][0].set(ylabel="|F| over |F| at the start")
     rows[1][0].set(ylabel="|F| over |F| at the start")
     for axes, (name, method) in zip(rows[2], list(bench.methods.items())[1:], strict=False):
@@ -282,7 +282,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 watch(" ".join(lines[-1]))
         draw(bench, curves, theorem, given.out / f"figure3_{targets}.png")
         if targets == "own":
-            floors = floor_table(settings, bench)
+            floors = cells("floors", partial(floor_table, settings, bench))
     times = {name: method.events.elapsed.sum() / settings.epochs for name, method in bench.methods.items()}
     head = ["targets", "tau", "method", "step of w x", "of theta x", "M gradients to 1e-3", "abs(F), relative",
             "from theta*", "from the speed-weighted point", "library against closed form"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from closed_forms import Quadratics
 
 import cantons as ct
 from cantons.protocol import Problem, Recipe
@@ -25,6 +26,19 @@ def in_parts(data: ct.Federation, shared: int) -> Problem:
 def in_whole(data: ct.Federation) -> Problem:
     """Nothing is private: (theta, w) is one model."""
     return ct.regression(data, BARE)
+
+
+def tuned_exactly(known: Quadratics, rows: int) -> ct.Federation:
+    """Clients with nothing private, whose gradient at theta is F_m(theta): what FFGG sends after it tuned w exactly.
+
+    Each has the rows of a root of its S_m, as many as columns. A round costs a small part of one that tunes.
+    """
+    clients, shared = known.s.shape
+    half = shared / 2 / rows  # of the mean of squares over so many rows
+    roots = np.linalg.cholesky(half * known.S)
+    targets = np.linalg.solve(roots, half * known.s[..., None])
+    return ct.federation(roots.transpose(0, 2, 1).reshape(-1, shared), targets.ravel(),
+                         np.repeat(np.arange(clients), shared), test=0, name="tuned_exactly")
 
 
 def follow(problem: Problem, data: ct.Federation, recipes: Sequence[Recipe], looks: Sequence[int], shared: int,

@@ -8,6 +8,8 @@ curves: Figure 4. Beside it the same without liars, the mean, the median alone, 
 inner-product manipulation with epsilon = 5, and the paper's rule with the step size of Theorem 8. Every curve is |F|
 over the honest clients, from closed forms at the library's theta; 1 is where it begins. Each with targets from one
 theta, which Theorem 8 needs, and with targets of each client's own. A curve is a file in DIR/curves, and computed once.
+Clients are those of `tuned_exactly`, which send the same; the paper's rule is also run with clients that tune, and how
+far the two differ is written down.
 theorem: how many liars equation 22 allows, from a measured c of each rule, and |theta - theta*| beside equation 24;
 also where clients are less alike, by section E.1's zeta. c is the worst of simple attacks on uploads S_m v of this
 problem, for random v: a lower bound.
@@ -26,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from closed_forms import Quadratics
 from matplotlib import pyplot
-from paths import follow, in_parts
+from paths import follow, in_parts, in_whole, tuned_exactly
 
 import cantons as ct
 from cantons.algorithm.parts.theorem_steps import StepSizes
@@ -79,14 +81,21 @@ class Bench(NamedTuple):
                                           private=settings.private, **more)
         return cls(settings, data, Quadratics(data, settings.shared, rows), rows)
 
-    def thetas(self, rule: Recipe | None, attack: Recipe | None, step_size: float) -> np.ndarray:
-        """After every few rounds; the last clients lie."""
-        names = tuple(self.data.clients.names[-self.settings.liars:])
+    def thetas(self, rule: Recipe | None, attack: Recipe | None, step_size: float, tunes: bool = False) -> np.ndarray:
+        """After every few rounds; the last clients lie. Clients tune in the runs, or have the data of ones that did."""
+        data = self.data if tunes else tuned_exactly(self.known, self.rows)
+        problem = in_parts(data, self.settings.shared) if tunes else in_whole(data)
+        names = tuple(data.clients.names[-self.settings.liars:])
         liars = None if attack is None else ct.byzantine(attack=attack, clients=names)
         looks = range(0, self.settings.rounds + 1, self.settings.every)
-        recipe = ct.ffgg(step_size=step_size, tuner="exact")
-        return follow(in_parts(self.data, self.settings.shared), self.data, [recipe], looks, self.settings.shared,
-                      aggregate=rule, byzantine=liars)[0]
+        return follow(problem, data, [ct.ffgg(step_size=step_size, tuner="exact" if tunes else "gd")], looks,
+                      self.settings.shared, aggregate=rule, byzantine=liars)[0]
+
+    def apart(self, attack: Recipe | None) -> float:
+        """How far the paper's rule leads where clients tune from where it leads where they have tuned."""
+        rule, step_size = rules(self.settings.liars)[PAPER], self.rows / self.known.constants.sharp
+        paths = [self.thetas(rule, attack, step_size, tunes) for tunes in (True, False)]
+        return float(np.linalg.norm(paths[0] - paths[1], axis=1).max() / np.linalg.norm(paths[1], axis=1).max())
 
     def curve(self, name: str, attack: Recipe | None) -> Mapping[str, np.ndarray]:
         """|F| over the honest clients, and |theta - theta*|, as parts of what they were."""
@@ -133,6 +142,8 @@ def curves(settings: Settings, out: Path, watch: kit.Watch) -> str:
                 watch(f"{targets}, {words}, {name}: {found[-1]:.2g}")
             axes.set(xlabel="round", title=f"{words},\n{TITLES[targets]}", ylim=(1e-5, 100))
         line[0].set(ylabel="|F| of the honest over |F| at the start")
+        apart = cells(f"{targets}, apart", partial(bench.apart, ATTACKS["sign flip"]))
+        rows.append([targets, "sign flip", f"{PAPER}: clients that tune, theta apart", "", f"{apart:.1g}"])
     plots[0, 0].legend(fontsize=8)
     kit.save_figure(figure, out / "figure4.png", shades=64)
     return kit.table(["targets", "attack", "rule", "abs(F) at half time", "at the end"], rows)
