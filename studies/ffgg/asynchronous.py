@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from closed_forms import Quadratics
 from matplotlib import pyplot
-from paths import follow, in_parts
+from paths import follow, follow_events, in_parts
 
 import cantons as ct
 from cantons.clock.events import Events, events_of
@@ -83,20 +83,6 @@ def methods(settings: Settings, epochs: int) -> dict[str, Method]:
 def play(clock: Recipe, clients: int, count: int) -> Events:
     """The first events of a run with seed 0."""
     return events_of(clock.build(clients), seed_keys(0)[1], clients, count)
-
-
-def follow_events(G: np.ndarray, h: np.ndarray, events: Events, step_sizes: Sequence[float]) -> np.ndarray:
-    """theta after every event, from 0, where client m answers theta with G_m theta - h_m: [events + 1, steps, numbers].
-
-    It is what the library computes, from the same events. One client's matrix is read once for all step sizes.
-    """
-    sizes = np.asarray(step_sizes)[:, None]
-    thetas = np.zeros((len(events.client) + 1, len(sizes), h.shape[1]))
-    for number, (ids, versions) in enumerate(zip(events.client, events.version, strict=True)):
-        there = ids < len(h)
-        answers = [thetas[version] @ G[one] - h[one] for one, version in zip(ids[there], versions[there], strict=True)]
-        thetas[number + 1] = thetas[number] - sizes * np.mean(answers, axis=0)
-    return thetas
 
 
 class Curve(NamedTuple):
