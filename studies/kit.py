@@ -75,6 +75,26 @@ class Watch:
         print(f"{self.seconds:6.0f} s  {sentence}", flush=True)
 
 
+class Cells:
+    """Results by name, each computed once and kept in a file; one of other settings is computed again.
+
+    A study that was interrupted goes on where it was. After so many `minutes` none is begun: TimeoutError.
+    """
+
+    def __init__(self, folder: Path, settings: Any, watch: Watch, minutes: float | None = None) -> None:
+        self.folder, self.watch, self.minutes = folder, watch, minutes
+        self.settings = json.loads(json.dumps(settings._asdict()))
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def __call__(self, name: str, compute: Callable[[], Any]) -> Any:
+        path = self.folder / f"{name}.json"
+        if not path.exists() or json.loads(path.read_text())["settings"] != self.settings:
+            if self.minutes is not None and self.watch.seconds > 60 * self.minutes:
+                raise TimeoutError
+            save_numbers(path, {"settings": self.settings, "found": compute()})
+        return json.loads(path.read_text())["found"]
+
+
 def save_numbers(path: Path, numbers: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(numbers, indent=1, default=_plain))
 

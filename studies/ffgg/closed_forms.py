@@ -110,14 +110,19 @@ class Quadratics:
         best = self.best_private(theta)
         return best + _decayed(self.blocks[2], step_size, steps, start - best)
 
-    def tuned_operator(self, step_size: float, steps: int) -> tuple[np.ndarray, np.ndarray]:
-        """(G, h): with w tuned by gradient descent from 0 the server sees G theta - h in the place of F(theta)."""
+    def tuned_operators(self, step_size: float, steps: int) -> tuple[np.ndarray, np.ndarray]:
+        """(G, h): with w tuned by gradient descent from 0 client m sends G_m theta - h_m in the place of F_m(theta)."""
         whole, cross, curvature = self.blocks
         J, c = self.fit
         values, axes = np.linalg.eigh(curvature)
         learned = axes * (1 - (1 - step_size * values) ** steps)[:, None] @ axes.transpose(0, 2, 1)
-        return ((whole - cross @ learned @ J).mean(0),
-                (self.moments[:, :self.shared] - np.einsum("mij,mjk,mk->mi", cross, learned, c)).mean(0))
+        return (whole - cross @ learned @ J,
+                self.moments[:, :self.shared] - np.einsum("mij,mjk,mk->mi", cross, learned, c))
+
+    def tuned_operator(self, step_size: float, steps: int) -> tuple[np.ndarray, np.ndarray]:
+        """Their means over clients: what the server sees."""
+        G, h = self.tuned_operators(step_size, steps)
+        return G.mean(0), h.mean(0)
 
     @cached_property
     def one_model(self) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Where theta goes when the library's algorithms run on the losses of the FFGG paper."""
+"""Where theta goes when FFGG and others run on the losses of the FFGG paper."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 
 import jax
 import numpy as np
+from closed_forms import Quadratics
 
 import cantons as ct
+from cantons.clock.events import Events
 from cantons.protocol import Problem, Recipe
 from cantons.study.resolve import resolve
 
@@ -25,6 +27,19 @@ def in_parts(data: ct.Federation, shared: int) -> Problem:
 def in_whole(data: ct.Federation) -> Problem:
     """Nothing is private: (theta, w) is one model."""
     return ct.regression(data, BARE)
+
+
+def tuned_exactly(known: Quadratics, rows: int) -> ct.Federation:
+    """Clients with nothing private, whose gradient at theta is F_m(theta): what FFGG sends after it tuned w exactly.
+
+    Each has the rows of a root of its S_m, as many as columns. A round costs a small part of one that tunes.
+    """
+    clients, shared = known.s.shape
+    half = shared / 2 / rows  # of the mean of squares over so many rows
+    roots = np.linalg.cholesky(half * known.S)
+    targets = np.linalg.solve(roots, half * known.s[..., None])
+    return ct.federation(roots.transpose(0, 2, 1).reshape(-1, shared), targets.ravel(),
+                         np.repeat(np.arange(clients), shared), test=0, name="tuned_exactly")
 
 
 def follow(problem: Problem, data: ct.Federation, recipes: Sequence[Recipe], looks: Sequence[int], shared: int,
@@ -44,3 +59,17 @@ def follow(problem: Problem, data: ct.Federation, recipes: Sequence[Recipe], loo
             found.append([one.state.server.shared["layer0"]["weight"][:shared, 0] for one in session.whole(state)])
         session.close()
     return np.swapaxes(np.array(found), 0, 1)
+
+
+def follow_events(G: np.ndarray, h: np.ndarray, events: Events, step_sizes: Sequence[float]) -> np.ndarray:
+    """theta after every event, from 0, where client m answers theta with G_m theta - h_m: [events + 1, steps, numbers].
+
+    It is what the library computes, from the same events. One client's matrix is read once for all step sizes.
+    """
+    sizes = np.asarray(step_sizes)[:, None]
+    thetas = np.zeros((len(events.client) + 1, len(sizes), h.shape[1]))
+    for number, (ids, versions) in enumerate(zip(events.client, events.version, strict=True)):
+        there = ids < len(h)
+        answers = [thetas[version] @ G[one] - h[one] for one, version in zip(ids[there], versions[there], strict=True)]
+        thetas[number + 1] = thetas[number] - sizes * np.mean(answers, axis=0)
+    return thetas

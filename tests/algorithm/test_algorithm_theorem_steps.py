@@ -1,10 +1,11 @@
-"""Step sizes of Theorems 1 and 6 of the FFGG paper: their constants in closed form, and who is told of them."""
+"""Step sizes of Theorems 1, 6, 7 and 8 of the FFGG paper: their constants in closed form, and who is told of them."""
 
 import jax
 import numpy as np
 import pytest
 
 import cantons as ct
+from cantons.algorithm.parts.theorem_steps import StepSizes
 from cantons.protocol import Parts
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -38,7 +39,7 @@ def constants(numbers, own_rows):
 
 def test_the_constants_of_least_squares_are_exact(problem, numbers, constants, own_rows):
     found = ct.ffgg_step_sizes(problem, numbers, rounds=50)
-    np.testing.assert_allclose(found[3:], [constants["L"], constants["L_w"], constants["mu_w"]], rtol=1e-9)
+    np.testing.assert_allclose(found[3:6], [constants["L"], constants["L_w"], constants["mu_w"]], rtol=1e-9)
     np.testing.assert_allclose(found[:2], [1 / constants["L"], 1 / constants["L_w"]], rtol=1e-9)
     # Theorem 6 with r_0 = ||F(0)|| / L and C = A r_0 + the farthest best private part there.
     best = [np.linalg.pinv(x[:, [1, 2]]) @ y for x, y in own_rows(numbers)]
@@ -51,6 +52,45 @@ def test_the_constants_of_least_squares_are_exact(problem, numbers, constants, o
         2 * np.log(a * 50), 2 * np.log(b * 50 / r_0), np.log(b**2 * 50 / r_0**2))
     assert found.tuning_steps == np.ceil(tau)
     assert ct.ffgg_step_sizes(problem, numbers, rounds=5000).tuning_steps > found.tuning_steps
+
+
+def test_the_constants_of_theorem_8_are_those_of_equation_20(least_squares, numbers, quadratics):
+    found = ct.ffgg_step_sizes(least_squares, numbers)
+    S = 2 * np.array(quadratics.curvature)
+    mean, square = S.mean(0), np.mean([one @ one for one in S], axis=0)
+    assert found.curvature == pytest.approx(np.linalg.eigvalsh(mean)[0])
+    # |F_m|^2 - |F|^2 over <F, theta - theta*>, for every direction theta - theta*: at most l_sim, and once equal to it.
+    ratios = np.linalg.eigvals(np.linalg.solve(mean, square - mean @ mean)).real
+    assert found.dissimilarity == pytest.approx(ratios.max())
+    for away in np.random.default_rng(0).normal(size=(50, len(mean))):
+        spread = np.mean([np.sum((one @ away) ** 2) for one in S]) - np.sum((mean @ away) ** 2)
+        assert spread <= found.dissimilarity * away @ mean @ away * (1 + 1e-9)
+    assert found.dissimilarity <= found.smoothness  # as the paper says after (20)
+
+
+def test_directions_that_nobody_sees_and_clients_that_are_alike(problem, numbers, own_rows):
+    """Columns 1 and 2 are both shared and private: nothing is left of them in F."""
+    found = ct.ffgg_step_sizes(problem, numbers)
+    assert found.curvature == 0 and found.dissimilarity > 0
+    assert found.robust(42, 10, c=1.0).liars == 0
+    (x, y), *_ = own_rows(numbers)
+    same = ct.from_clients({name: (x, y) for name in "abc"}, test=0)
+    found = ct.ffgg_step_sizes(problem_of(same, private=(1,)), same)
+    assert found.dissimilarity == pytest.approx(0, abs=1e-9 * found.smoothness)
+    assert found.robust(42, 10, c=1.0).liars == 0.5
+
+
+def test_theorems_7_and_8_by_hand():
+    found = StepSizes(
+        0.25, 1.0, 1.0, smoothness=4.0, private_smoothness=1.0, private_curvature=1.0, curvature=0.5, dissimilarity=2.0)
+    assert found.asynchronous(jobs=2, longest_delay=9) == 1 / 48  # 1 / (2 * 4 * sqrt(2 * 2 * 9))
+    assert found.asynchronous(jobs=1, longest_delay=0) == 1 / 8  # in turns: the 1 / (2 L) of the proof
+    # 3 honest of 4: c (1 + 1 / (G - 1)) l_sim = 0.3 * 1.5 * 2 = 0.9.
+    limits = found.robust(clients=4, liars=1, c=0.3)
+    assert limits.liars == pytest.approx(0.5 / 1.8)  # mu / (2 * 0.9)
+    assert limits.step_size == pytest.approx(1 / (4 * (4 + 2 * 0.25 * 0.9)))
+    assert limits.rate == pytest.approx(1 - limits.step_size * 0.5 / 2)
+    assert found.robust(4, 0, c=0.3).step_size == 1 / 16 and found.robust(4, 1, c=0.0).liars == 0.5
 
 
 def test_with_nothing_private_they_are_those_of_gradient_descent(least_squares, numbers, quadratics):

@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 
 import cantons as ct
+from cantons.attack import inner_product
+from cantons.clock.events import events_of
+from cantons.engine.init import seed_keys
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "studies" / "ffgg"))
 from closed_forms import Quadratics
-from paths import follow, in_parts, in_whole
+from paths import follow, follow_events, in_parts, in_whole, tuned_exactly
 
 ROWS, SHARED, PRIVATE, TAU = 30, 5, 3, 4
 
@@ -40,6 +43,32 @@ def test_ffgg_follows_its_closed_forms(made):
     for tuner, expected in (("exact", exact), (gd, tuned)):
         np.testing.assert_allclose(ends(problem, data, ct.ffgg(step_size=ROWS / L, tuner=tuner))[-1], expected,
                                    atol=1e-10)
+
+
+def test_clients_that_have_tuned_exactly_send_what_those_that_tune_do(made):
+    """Also to a rule, in buckets, and where some lie."""
+    data, known = made
+    tuned, found = tuned_exactly(known, ROWS), []
+    for clients, problem, tuner in ((data, in_parts(data, SHARED), "exact"), (tuned, in_whole(tuned), "gd")):
+        recipe = ct.ffgg(step_size=ROWS / known.constants.sharp, tuner=tuner)
+        liars = ct.byzantine(attack=inner_product(), clients=clients.clients.names[-1:])
+        found.append(follow(problem, clients, [recipe], (5,), SHARED, aggregate=ct.median(bucket=2), byzantine=liars))
+    np.testing.assert_allclose(*found, atol=1e-10)
+    assert np.abs(found[0]).max() > 0.01
+
+
+def test_asynchronous_ffgg_follows_its_closed_form(made):
+    data, known = made
+    clock = ct.asynchronous(durations={"name": "log_normal", "spread": 1.0}, buffer=2)
+    events = events_of(clock.build(4), seed_keys(0)[1], 4, 12)
+    G, h = known.tuned_operators(1 / known.constants.of_private, TAU)
+    step_size = ROWS / known.constants.sharp / 4
+    expected = follow_events(G / ROWS, h / ROWS, events, [step_size, 2 * step_size])
+    recipe = ct.ffgg(step_size=step_size, tuner={"name": "gd", "steps": TAU,
+                                                 "step_size": ROWS / known.constants.of_private})
+    path = follow(in_parts(data, SHARED), data, [recipe], (0, 5, 12), SHARED, clock=clock)[0]
+    np.testing.assert_allclose(path, expected[[0, 5, 12], 0], atol=1e-12)
+    assert events.delays.max() > 0 and np.abs(expected[12, 1] - path[-1]).max() > 1e-3
 
 
 def test_local_gradient_descent_follows_its_closed_form_and_ends_in_its_limit(made):

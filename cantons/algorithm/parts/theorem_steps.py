@@ -1,9 +1,10 @@
-"""Step sizes of Theorems 1 and 6 of the FFGG paper, and a notice to runs with longer ones.
+"""Step sizes of Theorems 1, 6, 7 and 8 of the FFGG paper, and a notice to runs with longer ones.
 
 Mishchenko et al., "Partially Personalized Federated Learning: Breaking the Curse of Data Heterogeneity". With w*(theta)
 the best private part, F_m(theta) is the shared part's gradient there, and L its smoothness: the largest eigenvalue of
 f_11 - f_12 f_22^+ f_21, where f_ij are the blocks of the Hessian of a client's loss. L_w bounds f_22 and, by equation
-5, f_12. The paper's losses are sums over rows and ours are means; the constants here are those of our losses.
+5, f_12. Theorem 8 also has mu, the least eigenvalue of the mean of these matrices over clients, and l_sim, how far they
+differ. The paper's losses are sums over rows and ours are means; the constants here are those of our losses.
 """
 
 from __future__ import annotations
@@ -40,15 +41,47 @@ class StepSizes(NamedTuple):
     smoothness: float  # L
     private_smoothness: float  # L_w
     private_curvature: float  # mu_w
+    curvature: float  # mu of Theorem 8, which its proof needs of the mean of all F_m alone
+    dissimilarity: float  # l_sim of equation 20: mean |F_m|^2 - |F|^2 is at most l_sim <F, theta - theta*>
+
+    def asynchronous(self, jobs: int, longest_delay: int) -> float:
+        """gamma_theta of Theorem 7, of one event: 1 / (2 L sqrt(2 M tau_max)), and at most the 1 / (2 L) of its proof.
+
+        jobs: M, the jobs that are under way at a time: the clock's `concurrency`.
+        longest_delay: tau_max, `clock.delay.max` of a run.
+        """
+        return _inverse(2 * self.smoothness * math.sqrt(max(2 * jobs * longest_delay, 1)))
+
+    def robust(self, clients: int, liars: int, c: float) -> RobustLimits:
+        """What Theorem 8 asks for where honest clients tune exactly (rho_in = 1), and what it promises then.
+
+        clients: M, in a round.
+        liars: how many of these.
+        c: the constant of the rule with which they are aggregated; `cantons.metrics.measure_robustness` finds one.
+        """
+        honest = clients - liars
+        apart = c * (1 + 1 / max(honest - 1, 1)) * self.dissimilarity
+        step_size = _inverse(4 * (self.smoothness + 2 * liars / clients * apart))
+        allowed = min(0.5, self.curvature * _inverse(2 * apart))
+        return RobustLimits(allowed, step_size, 1 - step_size * self.curvature / 2)
+
+
+class RobustLimits(NamedTuple):
+    """Theorem 8, for one rule."""
+
+    liars: float  # delta, the part of the clients that may lie: equation 22, and less than half
+    step_size: float  # gamma_theta: equation 23
+    rate: float  # what |theta - theta*|^2 is multiplied by in a round: equation 24
 
 
 def ffgg_step_sizes(problem: Problem, data: Any, rounds: int = 100,
                     start: tuple[PyTree, PyTree] | None = None) -> StepSizes:
-    """The step sizes and the number of tuning steps with which Theorems 1 and 6 prove that FFGG converges.
+    """The step sizes and the number of tuning steps with which the theorems of the paper prove that FFGG converges.
 
     They are for convex problems of up to 2000 parameters. The distance r_0 to the solution, which nobody knows, and the
     private parts there are replaced by bounds from the start: r_0 >= ||F|| / L, and ||w*(theta) - w_0|| is at most
-    A ||theta - theta_0|| + ||w*(theta_0) - w_0||. Both can only make tau larger.
+    A ||theta - theta_0|| + ||w*(theta_0) - w_0||. Both can only make tau larger. Those of Theorem 7 (asynchronous
+    clients) and Theorem 8 (liars) are methods of what comes back.
 
     rounds: R of Theorem 6.
     start: the (shared, private) that the run begins with; by default the problem's own.
@@ -62,7 +95,12 @@ def ffgg_step_sizes(problem: Problem, data: Any, rounds: int = 100,
         raise InputError(f"the model has {size} parameters, and a Hessian is made of {DENSE} at most; choose step "
                          "sizes by trying some.")
     train: Examples = data.train
-    each = [jax.device_get(_constants(problem.loss, train, index, shared, private)) for index in asked(train)]
+    each, ids = [], asked(train)
+    mean = square = np.zeros(())  # sums: the matrices of all clients together may be too large
+    for index in ids:
+        each.append(jax.device_get(_constants(problem.loss, train, index, shared, private)))
+        reduced = each[-1].pop("reduced")
+        mean, square = mean + reduced / len(ids), square + reduced @ reduced / len(ids)
     most = {name: float(np.max([one[name] for one in each])) for name in each[0]}
     least = float(np.min([one["least"] for one in each]))
     smooth, private_smooth = most["smooth"], max(most["private"], most["across"])
@@ -76,8 +114,23 @@ def ffgg_step_sizes(problem: Problem, data: Any, rounds: int = 100,
         wanted = max(2 * math.log(max(a * rounds, 1.0)), 2 * math.log(max(b * rounds, 1.0)),
                      math.log(max(b**2 * rounds, 1.0)))
         steps = max(1.0, math.ceil(private_smooth / least * wanted))
-    step_size, private_step_size = (1 / value if value else math.inf for value in (smooth, private_smooth))
-    return StepSizes(step_size, private_step_size, steps, smooth, private_smooth, least)
+    return StepSizes(_inverse(smooth), _inverse(private_smooth), steps, smooth, private_smooth, least,
+                     *_curvature_and_dissimilarity(mean, square - mean @ mean))
+
+
+def _inverse(value: float) -> float:
+    return 1 / value if value else math.inf
+
+
+def _curvature_and_dissimilarity(mean: np.ndarray, spread: np.ndarray) -> tuple[float, float]:
+    """(mu, l_sim): the least eigenvalue of the mean, and the least l with spread <= l mean, as quadratic forms."""
+    values, axes = np.linalg.eigh(mean)
+    found = values > FOUND * values[-1]
+    whitened = axes[:, found] / np.sqrt(values[found])  # where all curvatures are 0, all F_m are alike
+    if not found.any():
+        return 0.0, 0.0
+    return float(values[0]) if found[0] else 0.0, max(0.0, float(np.linalg.eigvalsh(
+        whitened.T @ spread @ whitened)[-1]))
 
 
 @partial(jax.jit, static_argnums=0)
@@ -96,7 +149,7 @@ def _constants(loss: Loss, train: Any, index: Array, shared: PyTree, private: Py
     sway = jnp.linalg.pinv(inner, hermitian=True) @ across.T  # minus the Jacobian of w*
     spectrum = jnp.linalg.eigvalsh(inner) if own.size else jnp.zeros(1)
     reduced = hessian[:cut, :cut] - across @ sway
-    return {"smooth": jnp.linalg.eigvalsh(reduced)[-1],
+    return {"reduced": reduced, "smooth": jnp.linalg.eigvalsh(reduced)[-1],
             "whole": jnp.linalg.eigvalsh(hessian[:cut, :cut])[-1], "private": spectrum[-1], "least": spectrum[0],
             "across": _spectral_norm(across), "sway": _spectral_norm(sway), "away": jnp.linalg.norm(best - own),
             "force": jax.grad(height)(point)[:cut]}
