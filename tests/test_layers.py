@@ -45,9 +45,9 @@ MAY_IMPORT = {
     "engine": {"errors", "memory", "ranges", "protocol"},
     "local_models": {"errors", "files", "memory", "optional", "protocol", "engine"},
     "metrics": {"errors", "protocol"},
-    "study": EVERYTHING - {"checks", "report", "cli"},
-    "checks": EVERYTHING - {"report", "cli"},
-    "report": EVERYTHING - {"engine", "algorithm", "checks", "cli"},
+    "study": EVERYTHING - {"checks", "reporting", "cli"},
+    "checks": EVERYTHING - {"reporting", "cli"},
+    "reporting": EVERYTHING - {"engine", "algorithm", "checks", "cli"},
     "cli": EVERYTHING,
 }
 

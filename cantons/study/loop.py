@@ -15,7 +15,7 @@ from cantons.engine import seed_keys
 from cantons.errors import InputError, listed
 from cantons.memory import give_back
 from cantons.protocol import Evaluation, Progress, Session, Snapshot
-from cantons.study.callbacks import Callback
+from cantons.study.callbacks import Callback, Several
 from cantons.study.checkpoint import Checkpoints
 from cantons.study.fingerprint import Fingerprint, check_same, fingerprint
 from cantons.study.folder import Folder, environment
@@ -76,7 +76,7 @@ class Loop:
 
     def __init__(self, session: Session, runs: Sequence[Resolved], callbacks: Sequence[Callback] = (),
                  saving: Saving | None = None, stops: Sequence[int] | None = None):
-        self.session, self.runs, self.callbacks, self.saving = session, runs, callbacks, saving
+        self.session, self.runs, self.watcher, self.saving = session, runs, Several(callbacks), saving
         self.study = runs[0].study
         self.rounds = self.study["rounds"]
         self.stops = evaluation_rounds(self.rounds, self.study["evaluate_every"]) if stops is None else stops
@@ -105,7 +105,7 @@ class Loop:
         for log, snapshot in zip(self.logs, self.session.whole(state), strict=True):
             log.begin(snapshot._replace(outside=None))
         state, done = self._restored(state)
-        self._tell("started", self.study if len(self.runs) == 1 else {**self.study, "name": f"{len(self.runs)} runs"})
+        self.watcher.started(self.study if len(self.runs) == 1 else {**self.study, "name": f"{len(self.runs)} runs"})
         if not done:
             self._advise()
         self.traffic = traffic_of(*self.session.travel(state))
@@ -196,7 +196,7 @@ class Loop:
         self.since += took
         self.timed += until - done
         self.block = max(1, int(BLOCK_SECONDS * (until - done) / max(took, 1e-9)))
-        self._tell("advanced", until, self.rounds)
+        self.watcher.advanced(until, self.rounds)
         return state, until
 
     def _evaluate(self, state: Any) -> None:
@@ -217,7 +217,7 @@ class Loop:
             for sentence in log.look_at(one.progress):
                 self.notice(sentence if share == 1 else f"{log.label}: {sentence}")
         self.since, self.timed = 0.0, 0
-        self._tell("evaluated", self.logs[0].history[-1])
+        self.watcher.evaluated(self.logs[0].history[-1])
 
     def _maybe_save(self, state: Any, done: int) -> None:
         if self.saving is None or self.saving.checkpoints is None:
@@ -247,7 +247,7 @@ class Loop:
         if self.saving is not None and self.saving.checkpoints is not None:
             self._save(state, done)
             self.notice(f"stopped after round {done}; {self.saving.again}")
-        self._tell("stopped", done)
+        self.watcher.stopped(done)
         raise KeyboardInterrupt
 
     def _finish(self, state: Any) -> list[Finished]:
@@ -271,15 +271,11 @@ class Loop:
             ended.append(Finished(log.history, log.columns, summary, snapshot))
             for sentence in log.remarks():
                 self.notice(sentence if len(self.runs) == 1 else f"{log.label}: {sentence}")
-        self._tell("finished", ended[0].summary)
+        self.watcher.finished(ended[0].summary)
         return ended
 
     def notice(self, sentence: str) -> None:
-        self._tell("noticed", sentence)
-
-    def _tell(self, what: str, *about: Any) -> None:
-        for callback in self.callbacks:
-            getattr(callback, what)(*about)
+        self.watcher.noticed(sentence)
 
 
 class _Log:

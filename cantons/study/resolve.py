@@ -29,6 +29,7 @@ from cantons.protocol import (
     Start,
 )
 from cantons.ranges import Count, Seed, check
+from cantons.study.arguments import check_arguments
 from cantons.study.byzantine import corrupt_parts, draw_liars
 from cantons.study.source import foreign_sources
 
@@ -74,6 +75,7 @@ def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
 
     `initial` is where the run begins, or a function from its parts to that.
     """
+    check_arguments(problem, data, algorithm, clock=clock, aggregate=aggregate, byzantine=byzantine, engine=engine)
     for option, kind, value in (("rounds", Count, rounds), ("evaluate_every", Count | None, evaluate_every),
                                 ("evaluate_clients", Count | None, evaluate_clients), ("keep", Count, keep),
                                 ("checkpoint_every", Count | None, checkpoint_every), ("seed", Seed, seed)):

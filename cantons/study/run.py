@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
@@ -12,7 +12,7 @@ from cantons.data import Federation
 from cantons.engine import Local
 from cantons.errors import InputError
 from cantons.protocol import Engine, Problem, Recipe
-from cantons.study.callbacks import Callback
+from cantons.study.callbacks import Callback, Several
 from cantons.study.checkpoint import Checkpoints
 from cantons.study.folder import Folder
 from cantons.study.loop import Finished, Loop, Saving
@@ -65,7 +65,7 @@ def run(
                   validation=validation, precision=precision, engine=engine, checkpoint_every=checkpoint_every,
                   keep=keep, name=name,
                   initial=None if initial is None else lambda parts: start_from(
-                      initial, parts, data, notify(callbacks)))
+                      initial, parts, data, Several(callbacks).noticed))
     ended = play(engine, run, callbacks, out, resume, accept_changes=accept_changes)
     trained = Trained(problem, run.parts.algorithm, ended.snapshot, run.data, seed, precision)
     return Result(ended.history, ended.columns, ended.summary, trained, None if out is None else Path(out))
@@ -80,7 +80,7 @@ def play(engine: Engine, run: Resolved, callbacks: Sequence[Callback], out: str 
     if resume and out is None:
         raise InputError("resume needs the folder of the run to go on with: give out.")
     with jax.enable_x64(run.study["precision"] == "float64"):
-        session = engine.start([run.parts], notify(callbacks))
+        session = engine.start([run.parts], Several(callbacks).noticed)
     if out is None:
         (ended,) = Loop(session, [run], callbacks).play(run.start)
         return ended
@@ -91,13 +91,3 @@ def play(engine: Engine, run: Resolved, callbacks: Sequence[Callback], out: str 
                         resume, accept_changes)
         (ended,) = Loop(session, [run], callbacks, saving).play(run.start)
         return ended
-
-
-def notify(callbacks: Sequence[Callback]) -> Callable[[str], None]:
-    """What an engine tells its user goes to the callbacks."""
-
-    def notice(sentence: str) -> None:
-        for callback in callbacks:
-            callback.noticed(sentence)
-
-    return notice

@@ -20,11 +20,11 @@ from cantons.errors import InputError
 from cantons.files import folder_name, make_folder, without_separators
 from cantons.protocol import Engine
 from cantons.study.byzantine import draw_liars
-from cantons.study.callbacks import Callback
+from cantons.study.callbacks import Callback, Several
 from cantons.study.folder import STAGES, Folder
 from cantons.study.resolve import Resolved, check_start, resolve, sample_clients
 from cantons.study.result import Result, Trained
-from cantons.study.run import notify, play
+from cantons.study.run import play
 from cantons.study.warm_start import check_follows, start_from
 
 # What a later stage says of an earlier one. Seeds are left out: they follow from that of the study.
@@ -106,7 +106,7 @@ def _begin_at(before: Trained, run: Resolved, callbacks: Sequence[Callback]) -> 
     """The same run from another start: where the stage before has ended."""
     parts = run.parts
     with jax.enable_x64(run.study["precision"] == "float64"):
-        start = start_from(before, parts, run.data, notify(callbacks))
+        start = start_from(before, parts, run.data, Several(callbacks).noticed)
         check_start(parts.recipe.name, parts.algorithm, starting_point(
             parts.problem, seed_keys(parts.seed)[0], start))
     return run._replace(start=start)

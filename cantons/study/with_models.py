@@ -27,10 +27,10 @@ from cantons.local_models.saving import why_not_saved
 from cantons.local_models.server_side import server_problem
 from cantons.local_models.session import LocalModels
 from cantons.protocol import Problem, Recipe
-from cantons.study.callbacks import Callback
+from cantons.study.callbacks import Callback, Several
 from cantons.study.resolve import resolve
 from cantons.study.result import Result, Trained
-from cantons.study.run import notify, play
+from cantons.study.run import play
 from cantons.study.source import foreign_sources
 
 
@@ -81,8 +81,9 @@ def run_with_models(
     run.study["models"] = dict(Counter(map(kind, brought)))
     run.study["source"] |= foreign_sources(brought)
     if unsaved:
-        notify(callbacks)(f"this run leaves no checkpoints, because a local model cannot be saved: {unsaved[0]}; "
-                          f"{'starting from step 0.' if resume else 'it cannot be resumed.'}")
+        Several(callbacks).noticed(
+            f"this run leaves no checkpoints, because a local model cannot be saved: {unsaved[0]}; "
+            f"{'starting from step 0.' if resume else 'it cannot be resumed.'}")
     ended = play(engine, run, callbacks, out, resume, save=not unsaved,
                  again="go on with run_with_models(..., out=..., resume=True).", accept_changes=accept_changes)
     left_out = {int(index) for index in ended.snapshot.outside["left_out"]}
