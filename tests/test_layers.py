@@ -22,6 +22,7 @@ EVERYTHING = {*FOLDERS, *MODULES}
 # The furthest each part may look. What is not listed is new: give it a place.
 MAY_IMPORT = {
     "errors": set(),
+    "display": {"errors"},
     "memory": {"errors"},
     "ranges": {"errors"},
     "optional": {"errors"},
@@ -30,7 +31,7 @@ MAY_IMPORT = {
     "shuffle": {"errors", "protocol"},
     "options": {"errors", "ranges"},
     "recipe": {"errors", "options", "protocol"},
-    "data": {"errors", "memory", "optional", "options", "ranges", "protocol", "recipe", "shuffle"},
+    "data": {"errors", "display", "memory", "optional", "options", "ranges", "protocol", "recipe", "shuffle"},
     "models": {"errors", "options", "ranges", "protocol", "recipe", "shuffle", "data"},
     "problem": {"errors", "optional", "options", "ranges", "protocol", "recipe", "shuffle", "data", "models"},
     "aggregate": {"errors", "options", "ranges", "protocol", "recipe"},

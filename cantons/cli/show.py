@@ -18,9 +18,9 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from cantons.data import Federation, label_counts, label_skew
+from cantons.display import score
 from cantons.errors import InputError
 from cantons.reporting import Comparison, Sweep
-from cantons.reporting.numbers import score
 from cantons.reporting.skew import write_skew
 from cantons.reporting.text import WIDTH, print_comparison, print_sweep
 from cantons.study.callbacks import Callback

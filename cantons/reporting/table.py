@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from cantons.display import score
 from cantons.reporting.collect import Group, Run, diagnostics, headline, metrics, scored_set, test_sets
-from cantons.reporting.numbers import score
 
 COLUMNS = {  # the title of each, and what it means where that is not plain
     "method": ("method", ""),

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
+from cantons.display import score
 from cantons.reporting.collect import SETS, Group, scored_set
-from cantons.reporting.numbers import score
 from cantons.reporting.table import COLUMNS, cells, comparison_rows
 from cantons.study.sweep import Outcome
 

@@ -37,6 +37,9 @@ class Study(AnyStudy):
         self.options = {"rounds": rounds, **options}
         self.source = self.name
 
+    def __repr__(self) -> str:
+        return f"study {self.name}: {self.recipe!r} on {self.data.name}, {self.options['rounds']} rounds"
+
     @property
     def name(self) -> str:
         return self.options.get("name") or self.recipe.name

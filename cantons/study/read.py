@@ -76,6 +76,9 @@ class WrittenStudy(AnyStudy):
         self.source, self.settings, self.tables, self.stages = source, settings, tables, stages or {}
         self.raw, self.folder = raw or {}, folder  # as it was written, and where
 
+    def __repr__(self) -> str:
+        return f"study {self.name}, read from {self.source}"
+
     @property
     def name(self) -> str:
         return self.settings.name or self.stem

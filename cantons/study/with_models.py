@@ -93,7 +93,7 @@ def run_with_models(
     return Result(ended.history, ended.columns, ended.summary, trained, None if out is None else Path(out))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TrainedWithModels(Trained):
     """A trained shared model, and the local models in the order of the clients; None for one that was left out."""
 
