@@ -86,8 +86,7 @@ def run(study: Path, out: Path | None, rounds: int | None, seed: int | None, cha
     folder = out or Path("results") / f"{folder_name(name)}-{checked.settings.seed}"
     if not resume and Folder(folder).has_begun():
         raise InputError(f"{folder} already holds a run; go on with it (--resume), or choose another folder (--out).")
-    with show.watching(quiet=as_json) as watcher:
-        result = checked.run(out=folder, resume=resume, accept_changes=accept_changes, callbacks=[watcher])
+    result = checked.run(out=folder, resume=resume, accept_changes=accept_changes, progress=None if as_json else True)
     if as_json:
         show.as_json(result.summary)
     else:
@@ -119,9 +118,8 @@ def compare(studies: tuple[Path, ...], seeds: int, out: Path, rounds: int | None
     from cantons.cli.changes import parsed
     from cantons.reporting import compare as play
 
-    with show.watching() as watcher:
-        found = play(*studies, seeds=seeds, out=out, rounds=rounds, algorithm=algorithms, set=parsed(changes),
-                     reference=reference, accept_changes=accept_changes, callbacks=[watcher])
+    found = play(*studies, seeds=seeds, out=out, rounds=rounds, algorithm=algorithms, set=parsed(changes),
+                 reference=reference, accept_changes=accept_changes)
     show.comparison(found)
     click.echo(f"report: {found.report}")
 
@@ -149,9 +147,8 @@ def sweep(study: Path, grids: tuple[str, ...], seeds: int, out: Path | None, rou
     from cantons.cli.changes import parsed, parsed_grid
     from cantons.reporting import sweep as play
 
-    with show.watching() as watcher:
-        found = play(study, parsed_grid(grids), seeds=seeds, out=out, rounds=rounds, set=parsed(changes), choose=choose,
-                     accept_changes=accept_changes, callbacks=[watcher])
+    found = play(study, parsed_grid(grids), seeds=seeds, out=out, rounds=rounds, set=parsed(changes), choose=choose,
+                 accept_changes=accept_changes)
     show.sweep(found)
     click.echo(f"run folders: {found.folder}/<point>-<seed>")
 
@@ -177,10 +174,11 @@ def demo(out: Path, rounds: int) -> None:
     from cantons.cli.demo import play
     from cantons.reporting import report as write
     from cantons.reporting.page import check_report
+    from cantons.study.progress import watching
 
     check_report(out / "report.html")
     click.echo(show.DEMO_TEXT)
-    with show.watching() as watcher:
+    with watching() as (watcher,):
         folders = play(out, rounds, watcher)
     found = write(*folders, out=out / "report.html")
     show.comparison(found)

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import json
-import math
 import shlex
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 from rich.text import Text
 
 from cantons.data import Federation, label_counts, label_skew
-from cantons.display import score
 from cantons.errors import InputError
 from cantons.reporting import Comparison, Sweep
 from cantons.reporting.skew import write_skew
 from cantons.reporting.text import WIDTH, print_comparison, print_sweep
-from cantons.study.callbacks import Callback
 from cantons.study.describe import Description
 from cantons.study.plain import plain
 
@@ -31,41 +26,6 @@ DEMO_TEXT = """\
 Handwritten digits over 50 clients. A third of the classes is merged into one, and every client must tell
 that one from a digit of its own, with a handful of examples: alone, with all data in one place, or federated.
 """
-
-
-class Watcher(Callback):
-    """A progress bar with the latest score, and sentences above it."""
-
-    def __init__(self, progress: Progress, quiet: bool):
-        self._progress, self._quiet = progress, quiet
-        self._bar: Any = None
-
-    def started(self, study: Mapping[str, Any]) -> None:
-        if self._bar is not None:
-            self._progress.remove_task(self._bar)  # one run after the other: the last one is over
-        self._bar = self._progress.add_task(study["name"], total=study["rounds"], score="")
-
-    def advanced(self, round: int, rounds: int) -> None:
-        self._progress.update(self._bar, completed=round)
-
-    def evaluated(self, record: Mapping[str, Any]) -> None:
-        self._progress.update(self._bar, completed=record["round"], score=_score(record))
-
-    def noticed(self, sentence: str) -> None:
-        if not self._quiet:
-            click.echo(sentence, err=True)
-
-
-@contextmanager
-def watching(quiet: bool = False) -> Iterator[Watcher]:
-    """A live progress bar on a terminal, nothing elsewhere; sentences go to standard error."""
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(),
-               MofNCompleteColumn(table_column=Column(no_wrap=True)),
-               TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),
-               TextColumn("{task.fields[score]}"))
-    with Progress(*columns, console=console, disable=quiet or not console.is_terminal, transient=True) as progress:
-        yield Watcher(progress, quiet)
 
 
 def comparison(found: Comparison) -> None:
@@ -137,19 +97,3 @@ def _as_changes(point: Mapping[str, Any]) -> str:
     """What to type to get this point again."""
     words = (f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in point.items())
     return " ".join(f"--set {shlex.quote(word)}" for word in words)
-
-
-def _scored(record: Mapping[str, Any], metric: str) -> str:
-    """The score on test rows; on a stream without any, that of the examples met so far."""
-    tested, met = (f"{place}.personal.{metric}.mean" for place in ("test", "online"))
-    there = record.get(tested)
-    return met if met in record and (there is None or not math.isfinite(there)) else tested
-
-
-def _score(record: Mapping[str, Any]) -> str:
-    """The latest scores and the speed, as the progress bar shows them."""
-    scores = [f"{metric} {score(record[key])}" for metric in ("loss", "accuracy")
-              if (key := _scored(record, metric)) in record]
-    speed = record.get("updates_per_second")
-    return ", ".join([*scores, *([f"{speed:,.0f} clients/s" if speed < 1e4 else f"{speed / 1e3:,.0f}k clients/s"]
-                                 if speed else [])])

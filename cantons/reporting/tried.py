@@ -16,7 +16,8 @@ from cantons.ranges import Count, check
 from cantons.reporting.axes import new_axes
 from cantons.reporting.markup import element, table
 from cantons.reporting.text import as_text, print_sweep, sweep_cells, sweep_title
-from cantons.study.callbacks import Callback, Several
+from cantons.study.callbacks import Callbacks, Several
+from cantons.study.progress import watching
 from cantons.study.study import AnyStudy
 from cantons.study.sweep import Outcome
 from cantons.study.sweep import sweep as play
@@ -91,14 +92,16 @@ class Sweep:
 
 def sweep(study: AnyStudy | str | Path, grid: Mapping[str, Sequence[Any]], *, seeds: int = 3,
           out: str | Path | None = None, rounds: int | None = None, set: Mapping[str, Any] | None = None,
-          choose: str | None = None, accept_changes: bool = False, callbacks: Sequence[Callback] = ()) -> Sweep:
+          choose: str | None = None, accept_changes: bool = False, callbacks: Callbacks = (),
+          progress: bool | None = True) -> Sweep:
     """Try all combinations of the grid and choose by validation rows, held back from training.
 
     `grid` has a list of values for each key, such as {"algorithm.step_size": [0.03, 0.1, 0.3]}. A study is the path of
     a file, or `Study(problem, data, algorithm, rounds=...)`; `set` changes other keys of it. Every point runs with the
     seeds 0, 1, ...; points that differ in real numbers, and all seeds, run as one program. A stream is chosen by what
     it is charged on its way; `choose` names another number of the last evaluation, and then no rows are held back. Run
-    folders are in `out`, results/sweep-NAME by default; called again, it goes on where it was.
+    folders are in `out`, results/sweep-NAME by default; called again, it goes on where it was. `callbacks` and
+    `progress` are those of `run`.
     """
     if not isinstance(grid, Mapping) or not grid:
         raise InputError(f"grid is {shown(grid)}; give a list of values for each key, as in "
@@ -112,5 +115,7 @@ def sweep(study: AnyStudy | str | Path, grid: Mapping[str, Sequence[Any]], *, se
     changes = {**(set or {}), **({} if rounds is None else {"rounds": rounds})}
     points = {key: [value.item() if isinstance(value, np.generic) else value for value in values]
               for key, values in grid.items()}
-    by, metric, outcomes = play(study, points, seeds, folder, changes, Several(callbacks), accept_changes, choose)
+    with watching(progress) as watchers:
+        by, metric, outcomes = play(study, points, seeds, folder, changes, Several([*callbacks, *watchers]),
+                                    accept_changes, choose)
     return Sweep(outcomes, by, metric, seeds, folder)

@@ -49,7 +49,8 @@ def play(methods: Sequence[Method], out: Path, reference: str | None, watcher: C
     for folder, study in runs.items():
         study.check_folder(folder, accept_changes)
     for folder, study in runs.items():
-        study.run(out=folder, resume=Folder(folder).has_begun(), accept_changes=accept_changes, callbacks=[watcher])
+        study.run(out=folder, resume=Folder(folder).has_begun(), accept_changes=accept_changes, callbacks=[watcher],
+                  progress=None)
     return list(runs)
 
 

@@ -14,8 +14,9 @@ from cantons.clock.events import as_arrays, events_of
 from cantons.engine import seed_keys
 from cantons.errors import InputError, listed
 from cantons.memory import give_back
+from cantons.phases import COMPILING, EVALUATING, TRAINING, enter, listening
 from cantons.protocol import Evaluation, Progress, Session, Snapshot
-from cantons.study.callbacks import Callback, Several
+from cantons.study.callbacks import Callbacks, Several
 from cantons.study.checkpoint import Checkpoints
 from cantons.study.fingerprint import Fingerprint, check_same, fingerprint
 from cantons.study.folder import Folder, environment
@@ -74,7 +75,7 @@ class Loop:
     Runs in one loop share a session, and agree in their number of rounds and in when they are evaluated and saved.
     """
 
-    def __init__(self, session: Session, runs: Sequence[Resolved], callbacks: Sequence[Callback] = (),
+    def __init__(self, session: Session, runs: Sequence[Resolved], callbacks: Callbacks = (),
                  saving: Saving | None = None, stops: Sequence[int] | None = None):
         self.session, self.runs, self.watcher, self.saving = session, runs, Several(callbacks), saving
         self.study = runs[0].study
@@ -95,7 +96,7 @@ class Loop:
     def play(self, initial: Any = None) -> list[Finished]:
         """Run to the end; `initial` is where to begin, if not with the problem's own."""
         try:
-            with jax.enable_x64(self.study["precision"] == "float64"):
+            with jax.enable_x64(self.study["precision"] == "float64"), listening(self.watcher.entered):
                 return self._play(self.session.begin(initial))
         finally:
             self.session.close()
@@ -112,6 +113,7 @@ class Loop:
         if self.evaluates(done) and any(log.lacks(done) for log in self.logs):
             self._evaluate(state)
         if done < self.rounds:
+            enter(COMPILING)
             self.session.prepare(state)
         with Interruption() as interruption:
             while done < self.rounds:
@@ -190,6 +192,7 @@ class Loop:
         if every is not None:
             stops.append(done + every - done % every)
         until = min(stops)
+        enter(TRAINING)
         began = time.perf_counter()
         state = self.session.advance(state, until)
         took = time.perf_counter() - began
@@ -201,6 +204,7 @@ class Loop:
 
     def _evaluate(self, state: Any) -> None:
         """Score everybody, write the rows, tell who was left out."""
+        enter(EVALUATING)
         began, share = time.perf_counter(), len(self.runs)
         found = self.session.evaluate(state)
         self.seconds += self.since

@@ -16,6 +16,7 @@ import pydantic_core
 from cantons.data import CENTRAL, Federation
 from cantons.errors import InputError, shown, unknown
 from cantons.options import options_of
+from cantons.phases import READING, enter
 from cantons.problem import EQUAL, MODELS
 from cantons.protocol import Problem, Recipe
 from cantons.ranges import Count, Fraction, NonNegative, OutOfRange, Seed, alternatives, check
@@ -137,6 +138,7 @@ class WrittenStudy(AnyStudy):
         return problem, data, recipe, chosen
 
     def federation(self) -> Federation:
+        enter(READING)
         data = self._built("data", make_data)
         if "central" in self.tables:
             data = self._built("central", lambda table: make_central(table, data))

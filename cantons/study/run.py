@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import jax
@@ -12,10 +11,11 @@ from cantons.data import Federation
 from cantons.engine import Local
 from cantons.errors import InputError
 from cantons.protocol import Engine, Problem, Recipe
-from cantons.study.callbacks import Callback, Several
+from cantons.study.callbacks import Callbacks, Several
 from cantons.study.checkpoint import Checkpoints
 from cantons.study.folder import Folder
 from cantons.study.loop import Finished, Loop, Saving
+from cantons.study.progress import watching
 from cantons.study.resolve import Resolved, resolve
 from cantons.study.result import Result, Trained
 from cantons.study.warm_start import Initial, start_from
@@ -42,7 +42,8 @@ def run(
     accept_changes: bool = False,
     checkpoint_every: int | None = None,
     keep: int = 3,
-    callbacks: Sequence[Callback] = (),
+    callbacks: Callbacks = (),
+    progress: bool | None = True,
     initial: Initial | None = None,
     name: str | None = None,
 ) -> Result:
@@ -57,21 +58,25 @@ def run(
     had never stopped. If versions or the engine are not those it began with, it goes on with `accept_changes=True`
     only, and the summary says after which round. `initial` is where it begins, if not with the problem's own start: a
     result, a model that `load` gave or a run folder, with its shared part and every client's private part, by their
-    names; or a pair (shared, private).
+    names; or a pair (shared, private). `callbacks` are told what happens: a function is given each evaluation's row.
+    How far it is can be seen in a terminal and in a notebook, and elsewhere once a minute; `progress=False` shows
+    notices alone, None nothing.
     """
     engine = engine or Local()
-    run = resolve(problem, data, algorithm, rounds=rounds, cohort=cohort, clock=clock, aggregate=aggregate,
-                  byzantine=byzantine, seed=seed, evaluate_every=evaluate_every, evaluate_clients=evaluate_clients,
-                  validation=validation, precision=precision, engine=engine, checkpoint_every=checkpoint_every,
-                  keep=keep, name=name,
-                  initial=None if initial is None else lambda parts: start_from(
-                      initial, parts, data, Several(callbacks).noticed))
-    ended = play(engine, run, callbacks, out, resume, accept_changes=accept_changes)
+    with watching(progress) as watchers:
+        callbacks = [*callbacks, *watchers]
+        run = resolve(problem, data, algorithm, rounds=rounds, cohort=cohort, clock=clock, aggregate=aggregate,
+                      byzantine=byzantine, seed=seed, evaluate_every=evaluate_every, evaluate_clients=evaluate_clients,
+                      validation=validation, precision=precision, engine=engine, checkpoint_every=checkpoint_every,
+                      keep=keep, name=name,
+                      initial=None if initial is None else lambda parts: start_from(
+                          initial, parts, data, Several(callbacks).noticed))
+        ended = play(engine, run, callbacks, out, resume, accept_changes=accept_changes)
     trained = Trained(problem, run.parts.algorithm, ended.snapshot, run.data, seed, precision)
     return Result(ended.history, ended.columns, ended.summary, trained, None if out is None else Path(out))
 
 
-def play(engine: Engine, run: Resolved, callbacks: Sequence[Callback], out: str | Path | Folder | None, resume: bool,
+def play(engine: Engine, run: Resolved, callbacks: Callbacks, out: str | Path | Folder | None, resume: bool,
          save: bool = True, again: str | None = None, accept_changes: bool = False) -> Finished:
     """Run one run on an engine, and write it to `out`; without `save` it leaves no checkpoints and begins anew.
 

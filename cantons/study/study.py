@@ -9,9 +9,12 @@ from typing import Any
 from cantons.data import Federation
 from cantons.engine import Local
 from cantons.errors import InputError
+from cantons.phases import listening
 from cantons.protocol import Problem, Recipe
 from cantons.study.blame import blame_user
+from cantons.study.callbacks import Callbacks, Several
 from cantons.study.folder import Folder
+from cantons.study.progress import watching
 from cantons.study.resolve import Resolved, resolve
 from cantons.study.result import Result
 from cantons.study.run import run
@@ -52,11 +55,13 @@ class AnyStudy:
         """Whether both are about the same data."""
         raise NotImplementedError
 
-    def run(self, **options: Any) -> Result:
+    def run(self, *, callbacks: Callbacks = (), progress: bool | None = True, **options: Any) -> Result:
         """Build the parts and run them; `options` are those of `cantons.run` that are not part of a study."""
         try:
-            with blame_user():
-                return self._run(**options)
+            with watching(progress) as watchers, blame_user():
+                told = [*callbacks, *watchers]
+                with listening(Several(told).entered):
+                    return self._run(callbacks=told, progress=None, **options)
         except InputError as error:
             raise InputError(f"{self.source}: {error}") from error
 
