@@ -22,6 +22,7 @@ from cantons.study.fingerprint import Fingerprint, check_same, fingerprint
 from cantons.study.folder import Folder, environment
 from cantons.study.interrupt import Interruption
 from cantons.study.online_metrics import online_metrics
+from cantons.study.patience import Patience
 from cantons.study.plain import plain
 from cantons.study.record import (
     Columns,
@@ -80,6 +81,9 @@ class Loop:
         self.session, self.runs, self.watcher, self.saving = session, runs, Several(callbacks), saving
         self.study = runs[0].study
         self.rounds = self.study["rounds"]
+        # Runs together end together, so it is for a single one.
+        self.patience = (Patience(self.study["patience"], runs[0].parts.problem)
+                         if self.study.get("patience") and len(runs) == 1 else None)
         self.stops = evaluation_rounds(self.rounds, self.study["evaluate_every"]) if stops is None else stops
         self.logs = [_Log(run, saving.folders[index] if saving else None) for index, run in enumerate(runs)]
         self.seconds = 0.0  # spent in rounds, over all sittings
@@ -92,6 +96,10 @@ class Loop:
     def evaluates(self, done: int) -> bool:
         """Is there an evaluation after so many rounds?"""
         return done in self.stops or done == self.rounds
+
+    def is_over(self, done: int) -> bool:
+        """Are all rounds done, or has the validation score not improved for too long?"""
+        return done >= self.rounds or (self.patience is not None and self.patience.is_over(self.logs[0].history))
 
     def play(self, initial: Any = None) -> list[Finished]:
         """Run to the end; `initial` is where to begin, if not with the problem's own."""
@@ -112,18 +120,18 @@ class Loop:
         self.traffic = traffic_of(*self.session.travel(state))
         if self.evaluates(done) and any(log.lacks(done) for log in self.logs):
             self._evaluate(state)
-        if done < self.rounds:
+        if not self.is_over(done):
             enter(COMPILING)
             self.session.prepare(state)
         with Interruption() as interruption:
-            while done < self.rounds:
+            while not self.is_over(done):
                 state, done = self._advance(state, done)
                 if self.evaluates(done):
                     self._evaluate(state)
                 if interruption.asked:
                     self._pause(state, done)
                 self._maybe_save(state, done)
-        return self._finish(state)
+        return self._finish(state, done)
 
     def _advise(self) -> None:
         """Tell what the algorithms have to say before the first round: each sentence once, whichever runs it is of."""
@@ -228,7 +236,7 @@ class Loop:
             return
         every = self.study["checkpoint_every"]
         at_evaluation = self.evaluates(done) and time.monotonic() - self.saved_at > CHECKPOINT_SECONDS
-        last = done == self.rounds and len(self.runs) == 1  # of many, each gets a last one of its own
+        last = self.is_over(done) and len(self.runs) == 1  # of many, each gets a last one of its own
         if last or (done % every == 0 if every is not None else at_evaluation):
             self._save(state, done)
 
@@ -254,12 +262,15 @@ class Loop:
         self.watcher.stopped(done)
         raise KeyboardInterrupt
 
-    def _finish(self, state: Any) -> list[Finished]:
+    def _finish(self, state: Any, done: int) -> list[Finished]:
         ended = []
         for log, snapshot in zip(self.logs, self.session.whole(state), strict=True):
             study, more = log.run.study, {"changes": self.changes} if self.changes else {}
             if "byzantine" in study:
                 more["liars"] = study["byzantine"]["clients"]
+            if self.patience is not None:
+                more |= {"stopped_early": done < self.rounds,
+                         "best_round": log.history[self.patience.best(log.history)]["round"]}
             summary = summary_of(study, log.run.data, log.history, self.traffic, **self.session.about(), **more)
             if log.folder is not None:
                 if len(self.runs) > 1:
@@ -270,11 +281,13 @@ class Loop:
                         "history": [log.wrote()], "changes": self.changes,
                         "fingerprints": [log.fingerprint(len(self.runs))._asdict()]})
                 if log.run.parts.clock.asynchronous is not None:
-                    log.folder.events(log.events(self.rounds))
+                    log.folder.events(log.events(done))
                 log.folder.summary(summary)
             ended.append(Finished(log.history, log.columns, summary, snapshot))
             for sentence in log.remarks():
                 self.notice(sentence if len(self.runs) == 1 else f"{log.label}: {sentence}")
+        if self.patience is not None and done < self.rounds:
+            self.notice(self.patience.told(self.logs[0].history))
         self.watcher.finished(ended[0].summary)
         return ended
 

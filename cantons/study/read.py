@@ -44,7 +44,8 @@ LARGEST = 2**24  # bytes of a study: no text that somebody wrote is longer
 DEEPEST = 32  # tables and lists inside each other
 TAKES_FIRST = ("problem", "central_loss", "central", "groups")  # parts whose first argument is made from other tables
 SEVERAL = ("central", "central_loss")  # parts of which a table may hold several, by names that the user gives
-OPEN = ("cohort", "evaluate_every", "evaluate_clients", "validation", "checkpoint_every")  # settings that may be "none"
+OPEN = ("cohort", "evaluate_every", "evaluate_clients", "validation", "patience",
+        "checkpoint_every")  # settings that may be "none"
 USUAL = {"clock": "rounds", "engine": "local", "byzantine": "byzantine"}  # the part that is meant where none is named
 
 
@@ -60,6 +61,7 @@ class Settings(pydantic.BaseModel):
     evaluate_every: Count | None = None
     evaluate_clients: Count | None = None
     validation: Fraction | None = None
+    patience: Count | None = None
     precision: Literal["float32", "float64"] = "float32"
     checkpoint_every: Count | None = None
     keep: Count = 3

@@ -35,6 +35,7 @@ def run(
     evaluate_every: int | None = None,
     evaluate_clients: int | None = None,
     validation: float | None = None,
+    patience: int | None = None,
     precision: str = "float32",
     engine: Engine | None = None,
     out: str | Path | None = None,
@@ -51,24 +52,30 @@ def run(
 
     `cohort` clients take part in each round (all by default), or whom `clock` says. `aggregate` is the rule by which
     uploads become one, such as median(), where the algorithm lets it be chosen. `byzantine` says who lies, and how;
-    metrics are then over the honest clients. Evaluations come every `evaluate_every` rounds, ten in all by default, and
-    after the last. They score every client, or the same `evaluate_clients` of them each time, drawn by the seed, with a
-    standard error. `validation` holds back that fraction of every client's training rows, to choose by. With `out`,
-    everything is written to that folder, and `resume=True` goes on from its newest checkpoint to the same bits as if it
-    had never stopped. If versions or the engine are not those it began with, it goes on with `accept_changes=True`
-    only, and the summary says after which round. `initial` is where it begins, if not with the problem's own start: a
-    result, a model that `load` gave or a run folder, with its shared part and every client's private part, by their
-    names; or a pair (shared, private). `callbacks` are told what happens: a function is given each evaluation's row.
-    How far it is can be seen in a terminal and in a notebook, and elsewhere once a minute; `progress=False` shows
-    notices alone, None nothing.
+    metrics are then over the honest clients.
+
+    Evaluations come every `evaluate_every` rounds, ten in all by default, and after the last. They score every client,
+    or the same `evaluate_clients` of them each time, drawn by the seed, with a standard error. `validation` holds back
+    that fraction of every client's training rows, to choose by. With `patience` the run stops when their score has not
+    improved for so many evaluations; a fifth of the rows is held back if `validation` says nothing else.
+
+    With `out`, everything is written to that folder, and `resume=True` goes on from its newest checkpoint to the same
+    bits as if it had never stopped. If versions or the engine are not those it began with, it goes on with
+    `accept_changes=True` only, and the summary says after which round.
+
+    `initial` is where it begins, if not with the problem's own start: a result, a model that `load` gave or a run
+    folder, with its shared part and every client's private part, by their names; or a pair (shared, private).
+
+    `callbacks` are told what happens: a function is given each evaluation's row. How far it is can be seen in a
+    terminal and in a notebook, and elsewhere once a minute; `progress=False` shows notices alone, None nothing.
     """
     engine = engine or Local()
     with watching(progress) as watchers:
         callbacks = [*callbacks, *watchers]
         run = resolve(problem, data, algorithm, rounds=rounds, cohort=cohort, clock=clock, aggregate=aggregate,
                       byzantine=byzantine, seed=seed, evaluate_every=evaluate_every, evaluate_clients=evaluate_clients,
-                      validation=validation, precision=precision, engine=engine, checkpoint_every=checkpoint_every,
-                      keep=keep, name=name,
+                      validation=validation, patience=patience, precision=precision, engine=engine,
+                      checkpoint_every=checkpoint_every, keep=keep, name=name,
                       initial=None if initial is None else lambda parts: start_from(
                           initial, parts, data, Several(callbacks).noticed))
         ended = play(engine, run, callbacks, out, resume, accept_changes=accept_changes)

@@ -23,7 +23,7 @@ from cantons.study.byzantine import draw_liars
 from cantons.study.callbacks import Callbacks, Several
 from cantons.study.folder import STAGES, Folder
 from cantons.study.progress import watching
-from cantons.study.resolve import Resolved, check_start, resolve, sample_clients
+from cantons.study.resolve import VALIDATION, Resolved, check_start, resolve, sample_clients
 from cantons.study.result import Result, Trained
 from cantons.study.run import play
 from cantons.study.warm_start import check_follows, start_from
@@ -81,6 +81,8 @@ def resolve_stages(data: Federation, stages: Mapping[str, Mapping[str, Any]], *,
         liars = draw_liars(common["byzantine"], data, seed)
         common["byzantine"] = common["byzantine"]._replace(number=None, clients=tuple(
             name for name, lies in zip(data.clients.names, liars, strict=True) if lies))
+    if common.get("validation") is None and any({**common, **options}.get("patience") for options in stages.values()):
+        common["validation"] = VALIDATION  # the same rows in every stage
     found: dict[str, Resolved] = {}
     for place, (stage, options) in enumerate(stages.items()):
         last = place == len(stages) - 1

@@ -134,6 +134,9 @@ def _runs(given: AnyStudy | str | Path, point: Mapping[str, Any], seeds: int, ou
         raise InputError("a sweep runs its points as one program, and these have stages; sweep the first stage as a "
                          "study of its own, put its best point into the file, and compare files for the others.")
     problem, data, recipe, chosen = study.parts()
+    if chosen.get("patience") is not None:
+        raise InputError("a sweep runs its points as one program, which ends for all of them at once; leave patience "
+                         "out.")
     engine = chosen.pop("engine", None) or Local()
     first = resolve(problem, data, recipe, **{"clock": None, **chosen}, engine=engine, choose=hold_back)
     together = engine.together()
