@@ -123,8 +123,15 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.protocol import StackRule as StackRule
     from cantons.protocol import Sum as Sum
     from cantons.protocol import SumRule as SumRule
+    from cantons.reporting import Comparison as Comparison
+    from cantons.reporting import Sweep as Sweep
+    from cantons.reporting import compare as compare
+    from cantons.reporting import report as report
+    from cantons.reporting import sweep as sweep
     from cantons.study.callbacks import Callback as Callback
+    from cantons.study.given import Study as Study
     from cantons.study.load import load as load
+    from cantons.study.read import read_study as read_study
     from cantons.study.result import Result as Result
     from cantons.study.result import Trained as Trained
     from cantons.study.rollouts import rollouts as rollouts
@@ -158,8 +165,11 @@ _HOMES = {
         "bandit classification dual_encoder from_equinox from_flax from_functions logistic regression residual target "
         "with_central_loss with_group_losses",
     "cantons.protocol": "Algorithm Averages Batch CentralLoss Clock Problem Stack StackRule Sum SumRule",
+    "cantons.reporting": "Comparison Sweep compare report sweep",
     "cantons.study.callbacks": "Callback",
+    "cantons.study.given": "Study",
     "cantons.study.load": "load",
+    "cantons.study.read": "read_study",
     "cantons.study.result": "Result Trained",
     "cantons.study.rollouts": "rollouts",
     "cantons.study.run": "run",

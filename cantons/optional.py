@@ -9,7 +9,7 @@ from cantons.errors import InputError
 
 
 def optional_import(module: str, extra: str, user: str) -> ModuleType:
-    """Import `module`, or say in one sentence what `user` needs and how to install it.
+    """Import `module`, or say in one sentence what `user` needs and how to install it; without `extra`, by itself.
 
     >>> optional_import("nowhere.inside", "hdf5", user="this data")
     Traceback (most recent call last):
@@ -21,4 +21,5 @@ def optional_import(module: str, extra: str, user: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != package:
             raise  # it is there, and lacks something itself
-        raise InputError(f"{user} needs {package}, which is not installed: pip install 'cantons[{extra}]'") from error
+        wanted = f"'cantons[{extra}]'" if extra else package
+        raise InputError(f"{user} needs {package}, which is not installed: pip install {wanted}") from error

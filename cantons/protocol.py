@@ -502,6 +502,9 @@ class Recipe(NamedTuple):
         return {"name": self.name, **{name: value.table() if isinstance(value, Recipe) else value
                                       for name, value in self.options.items()}}
 
+    def __repr__(self) -> str:
+        return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in self.options.items())})"
+
 
 class Plan(NamedTuple):
     """Who takes part in one round. Rows are slots in ascending client id; a spare slot has id `population`."""

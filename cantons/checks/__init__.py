@@ -1,4 +1,4 @@
-"""Owns: the properties every algorithm must have, as checks. May import: everything but report and cli."""
+"""Owns: the properties every algorithm must have, as checks. May import: everything but reporting and cli."""
 
 from cantons.checks.contract import CHECKS, check, examine
 from cantons.checks.finding import Finding, Findings

@@ -23,6 +23,6 @@ def play(out: Path, rounds: int, watcher: ct.Callback) -> list[Path]:
     for name, (problem, recipe) in methods.items():
         folder = out / recipe.name
         ct.run(problem, data, recipe, rounds=rounds, cohort=25, out=folder, name=name, callbacks=[watcher],
-               resume=Folder(folder).has_begun())
+               progress=None, resume=Folder(folder).has_begun())
         folders.append(folder)
     return folders

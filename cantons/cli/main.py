@@ -73,6 +73,7 @@ def run(study: Path, out: Path | None, rounds: int | None, seed: int | None, cha
     from cantons.cli import show
     from cantons.cli.changes import parsed
     from cantons.files import folder_name
+    from cantons.reporting import read_comparison
     from cantons.study.folder import Folder
     from cantons.study.read import read_study
     from cantons.study.sweep import label
@@ -85,13 +86,12 @@ def run(study: Path, out: Path | None, rounds: int | None, seed: int | None, cha
     folder = out or Path("results") / f"{folder_name(name)}-{checked.settings.seed}"
     if not resume and Folder(folder).has_begun():
         raise InputError(f"{folder} already holds a run; go on with it (--resume), or choose another folder (--out).")
-    with show.watching(quiet=as_json) as watcher:
-        result = checked.run(out=folder, resume=resume, accept_changes=accept_changes, callbacks=[watcher])
+    result = checked.run(out=folder, resume=resume, accept_changes=accept_changes, progress=None if as_json else True)
     if as_json:
         show.as_json(result.summary)
     else:
         try:
-            show.comparison([folder])
+            show.comparison(read_comparison([folder]))
         except InputError as error:  # the run itself is done: that there is nothing to tabulate is no mistake
             click.echo(f"no table: {error}", err=True)
         click.echo(f"run folder: {folder}")
@@ -116,20 +116,12 @@ def compare(studies: tuple[Path, ...], seeds: int, out: Path, rounds: int | None
     """
     from cantons.cli import show
     from cantons.cli.changes import parsed
-    from cantons.cli.compare import of_algorithms, of_studies, play
-    from cantons.report import write_report
-    from cantons.report.page import check_report
+    from cantons.reporting import compare as play
 
-    if algorithms and len(studies) > 1:
-        raise InputError("--algorithm takes the place of the algorithm in one study; give a single study with it.")
-    asked = parsed(changes) | ({} if rounds is None else {"rounds": rounds})
-    with show.watching() as watcher:
-        methods = (of_algorithms(studies[0], algorithms, seeds, asked, watcher) if algorithms
-                   else of_studies(studies, seeds, asked))
-        check_report(out / "report.html")
-        folders = play(methods, out, reference, watcher, accept_changes)
-    show.comparison(folders)
-    click.echo(f"report: {write_report(folders, out / 'report.html', reference if len(methods) > 1 else None)}")
+    found = play(*studies, seeds=seeds, out=out, rounds=rounds, algorithm=algorithms, set=parsed(changes),
+                 reference=reference, accept_changes=accept_changes)
+    show.comparison(found)
+    click.echo(f"report: {found.report}")
 
 
 @cantons.command()
@@ -153,15 +145,12 @@ def sweep(study: Path, grids: tuple[str, ...], seeds: int, out: Path | None, rou
     """
     from cantons.cli import show
     from cantons.cli.changes import parsed, parsed_grid
-    from cantons.study.sweep import sweep as play
+    from cantons.reporting import sweep as play
 
-    asked = {} if rounds is None else {"rounds": rounds}
-    folder = out or Path("results") / f"sweep-{study.stem}"
-    with show.watching() as watcher:
-        by, metric, outcomes = play(study, parsed_grid(grids), seeds, folder, parsed(changes) | asked, watcher,
-                                    accept_changes, choose)
-    show.sweep(by, metric, outcomes, seeds)
-    click.echo(f"run folders: {folder}/<point>-<seed>")
+    found = play(study, parsed_grid(grids), seeds=seeds, out=out, rounds=rounds, set=parsed(changes), choose=choose,
+                 accept_changes=accept_changes)
+    show.sweep(found)
+    click.echo(f"run folders: {found.folder}/<point>-<seed>")
 
 
 @cantons.command()
@@ -171,9 +160,9 @@ def sweep(study: Path, grids: tuple[str, ...], seeds: int, out: Path | None, rou
 @click.option("--overwrite", is_flag=True, help="Replace a file in that place that this command did not write.")
 def report(folders: tuple[Path, ...], out: Path | None, reference: str | None, overwrite: bool) -> None:
     """Write one self-contained HTML page about the runs in FOLDERS; runs that differ by seed are put together."""
-    from cantons.report import write_report
+    from cantons.reporting import report as write
 
-    click.echo(write_report(folders, out or folders[0] / "report.html", reference, overwrite=overwrite))
+    click.echo(write(*folders, out=out, reference=reference, overwrite=overwrite).report)
 
 
 @cantons.command()
@@ -183,16 +172,18 @@ def demo(out: Path, rounds: int) -> None:
     """Compare methods on handwritten digits spread over 50 clients with tasks of their own."""
     from cantons.cli import show
     from cantons.cli.demo import play
-    from cantons.report import write_report
-    from cantons.report.page import check_report
+    from cantons.reporting import report as write
+    from cantons.reporting.page import check_report
+    from cantons.study.progress import watching
 
     check_report(out / "report.html")
     click.echo(show.DEMO_TEXT)
-    with show.watching() as watcher:
+    with watching() as (watcher,):
         folders = play(out, rounds, watcher)
-    show.comparison(folders)
+    found = write(*folders, out=out / "report.html")
+    show.comparison(found)
     click.echo(f"run folders: {', '.join(map(str, folders))}")
-    click.echo(f"report: {write_report(folders, out / 'report.html')}")
+    click.echo(f"report: {found.report}")
 
 
 @cantons.command("list")

@@ -1,4 +1,6 @@
-"""Owns: files become arrays. May import: protocol, errors, memory, optional, options, ranges, recipe, shuffle."""
+"""Owns: files become arrays. May import: protocol, display, errors, memory, optional, options, ranges, recipe,
+shuffle.
+"""
 
 from cantons.data.build import federation, from_clients
 from cantons.data.centres import Centres, kinds_of

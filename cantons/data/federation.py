@@ -12,12 +12,13 @@ import numpy as np
 from cantons.data.centres import Centres, kinds_of, map_kinds
 from cantons.data.checks import first_names
 from cantons.data.ragged import Ragged, from_sizes
-from cantons.errors import InputError
+from cantons.display import Displayed, Table
+from cantons.errors import InputError, listed
 from cantons.protocol import Groups, PyTree
 
 
-@dataclass(frozen=True, eq=False)
-class Population:
+@dataclass(frozen=True, eq=False, repr=False)
+class Population(Displayed):
     """Some clients: the examples each trains on, and those it is judged by (there may be none)."""
 
     train: Ragged
@@ -37,9 +38,12 @@ class Population:
             for rows in ("train", "test"):
                 object.__setattr__(self, rows, replace(getattr(self, rows), groups=self.groups.numbers))
 
+    def _display(self) -> tuple[str, Table]:
+        return _amounts(self), [["clients", listed(self.names)]]
 
-@dataclass(frozen=True, eq=False)
-class Federation:
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Federation(Displayed):
     """The data of a study: clients that train, new ones that only come later, and the datacenter's own."""
 
     clients: Population
@@ -104,6 +108,11 @@ class Federation:
             lines += [f"{'datacenter' if name == 'central' else f'datacenter, {name}'}: {rows.longest} examples"
                       for name, rows in kinds_of(self.central).items()]
         return "\n".join([*lines, *self.notes])
+
+    def _display(self) -> tuple[str, Table]:
+        title, *lines = self.describe().splitlines()
+        rows = [list(line.split(": ", 1)) if line not in self.notes else ["note", line] for line in lines]
+        return title, [*rows, ["clients", listed(self.clients.names)]]
 
 
 def pooled(ragged: Ragged) -> Ragged:

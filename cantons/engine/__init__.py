@@ -1,4 +1,4 @@
-"""Owns: running rounds and steps, and where. May import: protocol, memory, ranges, errors."""
+"""Owns: running rounds and steps, and where. May import: protocol, memory, phases, ranges, errors."""
 
 from collections.abc import Callable
 

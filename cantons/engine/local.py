@@ -25,6 +25,7 @@ from cantons.engine.round import Arrays, travelling
 from cantons.engine.stepper import begin_run, progress_of, stepper_of
 from cantons.errors import InputError
 from cantons.memory import require
+from cantons.phases import COMPILING, EVALUATING, FITTING, enter
 from cantons.protocol import Array, Engine, Evaluation, Examples, Message, Parts, PyTree, Snapshot, Start, State, Upload
 from cantons.ranges import Count, Positive, check_fields
 
@@ -139,12 +140,14 @@ class LocalSession:
         arguments = (sets, self.arrays, state.server, self.start_private, clients,
                      jax.random.fold_in(self._score_key, state.round), np.int32(first), held, chosen)
         if side not in self._scorers:
+            enter(COMPILING)
             one = jax.eval_shape(lambda rows: jax.tree.map(lambda leaf: leaf[0], rows), clients)
             common = state.server, self.start_private, one, sets["train"], self.arrays
             count = population if chosen is None else len(chosen)
             fanout = Fanout(self.mesh, min(self.group, -(-count // self.mesh.size)))
             scores = scorer(self.problem, self.algorithm, fanout, common, late=held is not None)
             self._scorers[side] = jax.jit(scores).lower(*arguments).compile()
+        enter(FITTING if side == "new" else EVALUATING)
         return for_all(jax.device_get(self._scorers[side](*arguments)), chosen, population)
 
     @cached_property

@@ -1,1 +1,1 @@
-"""Owns: a whole experiment, from description to run folder. May import: everything but checks, report and cli."""
+"""Owns: a whole experiment, from description to run folder. May import: everything but checks, reporting and cli."""

@@ -20,7 +20,7 @@ from cantons.errors import InputError
 from cantons.study.plain import flat, plain
 
 # What may differ between two runs of one study: how long it runs, and what it writes on its way.
-FREE = ("rounds", "evaluate_every", "checkpoint_every", "keep", "name")
+FREE = ("rounds", "patience", "evaluate_every", "checkpoint_every", "keep", "name")
 RESULT = ("study", "data", "source")  # sections that make another result
 SAID = 3  # differences that a refusal names
 DIGITS = ("engine", "versions")  # sections that change the last digits

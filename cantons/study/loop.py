@@ -14,13 +14,15 @@ from cantons.clock.events import as_arrays, events_of
 from cantons.engine import seed_keys
 from cantons.errors import InputError, listed
 from cantons.memory import give_back
+from cantons.phases import COMPILING, EVALUATING, TRAINING, enter, listening
 from cantons.protocol import Evaluation, Progress, Session, Snapshot
-from cantons.study.callbacks import Callback
+from cantons.study.callbacks import Callbacks, Several
 from cantons.study.checkpoint import Checkpoints
 from cantons.study.fingerprint import Fingerprint, check_same, fingerprint
 from cantons.study.folder import Folder, environment
 from cantons.study.interrupt import Interruption
 from cantons.study.online_metrics import online_metrics
+from cantons.study.patience import Patience
 from cantons.study.plain import plain
 from cantons.study.record import (
     Columns,
@@ -74,11 +76,14 @@ class Loop:
     Runs in one loop share a session, and agree in their number of rounds and in when they are evaluated and saved.
     """
 
-    def __init__(self, session: Session, runs: Sequence[Resolved], callbacks: Sequence[Callback] = (),
+    def __init__(self, session: Session, runs: Sequence[Resolved], callbacks: Callbacks = (),
                  saving: Saving | None = None, stops: Sequence[int] | None = None):
-        self.session, self.runs, self.callbacks, self.saving = session, runs, callbacks, saving
+        self.session, self.runs, self.watcher, self.saving = session, runs, Several(callbacks), saving
         self.study = runs[0].study
         self.rounds = self.study["rounds"]
+        # Runs together end together, so it is for a single one.
+        self.patience = (Patience(self.study["patience"], runs[0].parts.problem)
+                         if self.study.get("patience") and len(runs) == 1 else None)
         self.stops = evaluation_rounds(self.rounds, self.study["evaluate_every"]) if stops is None else stops
         self.logs = [_Log(run, saving.folders[index] if saving else None) for index, run in enumerate(runs)]
         self.seconds = 0.0  # spent in rounds, over all sittings
@@ -92,10 +97,14 @@ class Loop:
         """Is there an evaluation after so many rounds?"""
         return done in self.stops or done == self.rounds
 
+    def is_over(self, done: int) -> bool:
+        """Are all rounds done, or has the validation score not improved for too long?"""
+        return done >= self.rounds or (self.patience is not None and self.patience.is_over(self.logs[0].history))
+
     def play(self, initial: Any = None) -> list[Finished]:
         """Run to the end; `initial` is where to begin, if not with the problem's own."""
         try:
-            with jax.enable_x64(self.study["precision"] == "float64"):
+            with jax.enable_x64(self.study["precision"] == "float64"), listening(self.watcher.entered):
                 return self._play(self.session.begin(initial))
         finally:
             self.session.close()
@@ -105,23 +114,24 @@ class Loop:
         for log, snapshot in zip(self.logs, self.session.whole(state), strict=True):
             log.begin(snapshot._replace(outside=None))
         state, done = self._restored(state)
-        self._tell("started", self.study if len(self.runs) == 1 else {**self.study, "name": f"{len(self.runs)} runs"})
+        self.watcher.started(self.study if len(self.runs) == 1 else {**self.study, "name": f"{len(self.runs)} runs"})
         if not done:
             self._advise()
         self.traffic = traffic_of(*self.session.travel(state))
         if self.evaluates(done) and any(log.lacks(done) for log in self.logs):
             self._evaluate(state)
-        if done < self.rounds:
+        if not self.is_over(done):
+            enter(COMPILING)
             self.session.prepare(state)
         with Interruption() as interruption:
-            while done < self.rounds:
+            while not self.is_over(done):
                 state, done = self._advance(state, done)
                 if self.evaluates(done):
                     self._evaluate(state)
                 if interruption.asked:
                     self._pause(state, done)
                 self._maybe_save(state, done)
-        return self._finish(state)
+        return self._finish(state, done)
 
     def _advise(self) -> None:
         """Tell what the algorithms have to say before the first round: each sentence once, whichever runs it is of."""
@@ -190,17 +200,19 @@ class Loop:
         if every is not None:
             stops.append(done + every - done % every)
         until = min(stops)
+        enter(TRAINING)
         began = time.perf_counter()
         state = self.session.advance(state, until)
         took = time.perf_counter() - began
         self.since += took
         self.timed += until - done
         self.block = max(1, int(BLOCK_SECONDS * (until - done) / max(took, 1e-9)))
-        self._tell("advanced", until, self.rounds)
+        self.watcher.advanced(until, self.rounds)
         return state, until
 
     def _evaluate(self, state: Any) -> None:
         """Score everybody, write the rows, tell who was left out."""
+        enter(EVALUATING)
         began, share = time.perf_counter(), len(self.runs)
         found = self.session.evaluate(state)
         self.seconds += self.since
@@ -217,14 +229,14 @@ class Loop:
             for sentence in log.look_at(one.progress):
                 self.notice(sentence if share == 1 else f"{log.label}: {sentence}")
         self.since, self.timed = 0.0, 0
-        self._tell("evaluated", self.logs[0].history[-1])
+        self.watcher.evaluated(self.logs[0].history[-1])
 
     def _maybe_save(self, state: Any, done: int) -> None:
         if self.saving is None or self.saving.checkpoints is None:
             return
         every = self.study["checkpoint_every"]
         at_evaluation = self.evaluates(done) and time.monotonic() - self.saved_at > CHECKPOINT_SECONDS
-        last = done == self.rounds and len(self.runs) == 1  # of many, each gets a last one of its own
+        last = self.is_over(done) and len(self.runs) == 1  # of many, each gets a last one of its own
         if last or (done % every == 0 if every is not None else at_evaluation):
             self._save(state, done)
 
@@ -247,15 +259,18 @@ class Loop:
         if self.saving is not None and self.saving.checkpoints is not None:
             self._save(state, done)
             self.notice(f"stopped after round {done}; {self.saving.again}")
-        self._tell("stopped", done)
+        self.watcher.stopped(done)
         raise KeyboardInterrupt
 
-    def _finish(self, state: Any) -> list[Finished]:
+    def _finish(self, state: Any, done: int) -> list[Finished]:
         ended = []
         for log, snapshot in zip(self.logs, self.session.whole(state), strict=True):
             study, more = log.run.study, {"changes": self.changes} if self.changes else {}
             if "byzantine" in study:
                 more["liars"] = study["byzantine"]["clients"]
+            if self.patience is not None:
+                more |= {"stopped_early": done < self.rounds,
+                         "best_round": log.history[self.patience.best(log.history)]["round"]}
             summary = summary_of(study, log.run.data, log.history, self.traffic, **self.session.about(), **more)
             if log.folder is not None:
                 if len(self.runs) > 1:
@@ -266,20 +281,18 @@ class Loop:
                         "history": [log.wrote()], "changes": self.changes,
                         "fingerprints": [log.fingerprint(len(self.runs))._asdict()]})
                 if log.run.parts.clock.asynchronous is not None:
-                    log.folder.events(log.events(self.rounds))
+                    log.folder.events(log.events(done))
                 log.folder.summary(summary)
             ended.append(Finished(log.history, log.columns, summary, snapshot))
             for sentence in log.remarks():
                 self.notice(sentence if len(self.runs) == 1 else f"{log.label}: {sentence}")
-        self._tell("finished", ended[0].summary)
+        if self.patience is not None and done < self.rounds:
+            self.notice(self.patience.told(self.logs[0].history))
+        self.watcher.finished(ended[0].summary)
         return ended
 
     def notice(self, sentence: str) -> None:
-        self._tell("noticed", sentence)
-
-    def _tell(self, what: str, *about: Any) -> None:
-        for callback in self.callbacks:
-            getattr(callback, what)(*about)
+        self.watcher.noticed(sentence)
 
 
 class _Log:

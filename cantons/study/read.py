@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import tomllib
 from collections.abc import Callable, Mapping
@@ -13,14 +14,13 @@ import pydantic
 import pydantic_core
 
 from cantons.data import CENTRAL, Federation
-from cantons.engine import Local
 from cantons.errors import InputError, shown, unknown
 from cantons.options import options_of
+from cantons.phases import READING, enter
 from cantons.problem import EQUAL, MODELS
 from cantons.protocol import Problem, Recipe
 from cantons.ranges import Count, Fraction, NonNegative, OutOfRange, Seed, alternatives, check
 from cantons.study.blame import blame_user
-from cantons.study.folder import Folder
 from cantons.study.registry import (
     make,
     make_algorithm,
@@ -32,11 +32,11 @@ from cantons.study.registry import (
     make_recipe,
     part,
 )
-from cantons.study.resolve import Resolved, resolve
+from cantons.study.resolve import Resolved
 from cantons.study.result import Result
-from cantons.study.run import run
 from cantons.study.stage_tables import COMMON, STAGE, merged_stages, stage_called
 from cantons.study.stages import resolve_stages, run_stages
+from cantons.study.study import AnyStudy
 
 TABLES = ("data", "central", "groups", "problem", "algorithm", "clock", "aggregate", "byzantine", "engine")
 REQUIRED = ("data", "problem", "algorithm")
@@ -44,7 +44,8 @@ LARGEST = 2**24  # bytes of a study: no text that somebody wrote is longer
 DEEPEST = 32  # tables and lists inside each other
 TAKES_FIRST = ("problem", "central_loss", "central", "groups")  # parts whose first argument is made from other tables
 SEVERAL = ("central", "central_loss")  # parts of which a table may hold several, by names that the user gives
-OPEN = ("cohort", "evaluate_every", "evaluate_clients", "validation", "checkpoint_every")  # settings that may be "none"
+OPEN = ("cohort", "evaluate_every", "evaluate_clients", "validation", "patience",
+        "checkpoint_every")  # settings that may be "none"
 USUAL = {"clock": "rounds", "engine": "local", "byzantine": "byzantine"}  # the part that is meant where none is named
 
 
@@ -60,54 +61,61 @@ class Settings(pydantic.BaseModel):
     evaluate_every: Count | None = None
     evaluate_clients: Count | None = None
     validation: Fraction | None = None
+    patience: Count | None = None
     precision: Literal["float32", "float64"] = "float32"
     checkpoint_every: Count | None = None
     keep: Count = 3
 
 
-class Study:
+class WrittenStudy(AnyStudy):
     """A checked study: settings, and one table for each part.
 
     One with stages has a study for each; its own settings and tables are those of the last, which is the result.
     """
 
     def __init__(self, source: str, settings: Settings, tables: Mapping[str, Mapping[str, Any]],
-                 stages: Mapping[str, Study] | None = None):
+                 stages: Mapping[str, WrittenStudy] | None = None, raw: Mapping[str, Any] | None = None,
+                 folder: Path | None = None):
         self.source, self.settings, self.tables, self.stages = source, settings, tables, stages or {}
+        self.raw, self.folder = raw or {}, folder  # as it was written, and where
 
-    def run(self, **options: Any) -> Result:
-        """Build the parts and run them; `options` are those of `cantons.run` that are not part of a study."""
-        try:
-            with blame_user():
-                return self._run(**options)
-        except InputError as error:
-            raise InputError(f"{self.source}: {error}") from error
+    def __repr__(self) -> str:
+        return f"study {self.name}, read from {self.source}"
 
-    def check_folder(self, folder: Path, accept_changes: bool = False) -> None:
-        """Refuse a run folder that holds a run of something else."""
-        there = Folder(folder)
-        if there.study_file.exists():
-            there.compare(self.resolved().study, accept_changes)
+    @property
+    def name(self) -> str:
+        return self.settings.name or self.stem
+
+    @property
+    def stem(self) -> str:
+        return Path(self.source).stem
+
+    def changed(self, changes: Mapping[str, Any]) -> WrittenStudy:
+        return _check_changed(copy.deepcopy(dict(self.raw)), changes, self.source, self.folder)
+
+    def algorithm(self) -> dict[str, Any]:
+        return copy.deepcopy(dict(self.tables["algorithm"]))
+
+    def has_data_of(self, other: AnyStudy) -> bool:
+        if isinstance(other, WrittenStudy):
+            return self.tables["data"] == other.tables["data"]
+        return other.has_data_of(self)
 
     def resolved(self, **options: Any) -> Resolved:
-        """The run, ready to begin; of a study with stages, the last one."""
         if self.stages:
             data, stages, common = self._staged()
             return list(resolve_stages(data, stages, **common, **options).values())[-1]
-        problem, data, recipe, chosen = self.parts()
-        return resolve(problem, data, recipe, **{"engine": Local(), **chosen}, **options)
+        return super().resolved(**options)
 
     def _run(self, **options: Any) -> Result:
         if self.stages:
             data, stages, common = self._staged()
             return run_stages(data, stages, **common, **options)
-        problem, data, recipe, chosen = self.parts()
-        return run(problem, data, recipe, **chosen, **options)
+        return super()._run(**options)
 
     def _staged(self) -> tuple[Federation, dict[str, dict[str, Any]], dict[str, Any]]:
         """The data, the arguments of each stage, and those of all."""
-        data, common = self.federation(), self.settings.model_dump(include=set(COMMON))
-        common["name"] = common["name"] or Path(self.source).stem
+        data, common = self.federation(), {**self.settings.model_dump(include=set(COMMON)), "name": self.name}
         for kind, build in (("byzantine", make_byzantine), ("engine", make_engine)):
             if kind in self.tables:
                 common[kind] = self._built(kind, build)
@@ -119,12 +127,10 @@ class Study:
         return data, stages, common
 
     def parts(self, data: Federation | None = None) -> tuple[Problem, Federation, Recipe, dict[str, Any]]:
-        """The problem, the data, the algorithm, and the other arguments of `cantons.run`."""
         data = self.federation() if data is None else data
         problem = self._built("problem", lambda table: _fitting(make_problem(table, data), data))
         recipe = self._built("algorithm", make_algorithm)
-        chosen = self.settings.model_dump()
-        chosen["name"] = chosen["name"] or Path(self.source).stem
+        chosen = {**self.settings.model_dump(), "name": self.name}
         for kind in ("clock", "aggregate"):
             if kind in self.tables:
                 chosen[kind] = self._built(kind, partial(make_recipe, kind))
@@ -134,7 +140,7 @@ class Study:
         return problem, data, recipe, chosen
 
     def federation(self) -> Federation:
-        """The data, with the datacenter's if there is one, and with groups."""
+        enter(READING)
         data = self._built("data", make_data)
         if "central" in self.tables:
             data = self._built("central", lambda table: make_central(table, data))
@@ -150,8 +156,9 @@ class Study:
             raise InputError(f"[{kind}] {error}") from error
 
 
-def read_study(path: Path, changes: Mapping[str, Any] | None = None) -> Study:
-    """Read and check `path`; `changes` are dotted keys with new values, as `--set` gives them."""
+def read_study(path: str | Path, changes: Mapping[str, Any] | None = None) -> WrittenStudy:
+    """Read and check the study file `path`; `changes` are dotted keys with new values, as `--set` gives them."""
+    path = Path(path)
     try:
         with path.open("rb") as file:
             text = file.read(LARGEST + 1)
@@ -170,19 +177,23 @@ def read_study(path: Path, changes: Mapping[str, Any] | None = None) -> Study:
         raise
     except ValueError as error:  # a number of more digits than Python reads
         raise InputError(f"{path} is no study: {error}.") from error
-    for key, value in (changes or {}).items():
-        _set(raw, key, value, str(path))
-    return check_study(raw, str(path), path.parent)
+    return _check_changed(raw, changes or {}, str(path), path.parent)
 
 
-def check_study(raw: Mapping[str, Any], source: str, folder: Path | None = None) -> Study:
+def _check_changed(raw: dict[str, Any], changes: Mapping[str, Any], source: str, folder: Path | None) -> WrittenStudy:
+    for key, value in changes.items():
+        _set(raw, key, value.table() if isinstance(value, Recipe) else value, source)
+    return check_study(raw, source, folder)
+
+
+def check_study(raw: Mapping[str, Any], source: str, folder: Path | None = None) -> WrittenStudy:
     """Check every key against what it names; files are looked for beside the study first."""
     _check_plain(raw, source)
     if STAGE in raw:
         stages = {name: check_study(merged, f"{source}: stage {name}", folder)
                   for name, merged in merged_stages(raw, source).items()}
         *_, last = stages.values()
-        return Study(source, last.settings, last.tables, stages)
+        return WrittenStudy(source, last.settings, last.tables, stages, raw, folder)
     tables = {key: raw[key] for key in TABLES if key in raw}
     for key in REQUIRED:
         if key not in tables:
@@ -200,7 +211,7 @@ def check_study(raw: Mapping[str, Any], source: str, folder: Path | None = None)
     for key, value in rest.items():
         _check_range(source, "", key, hints[key], value)
     checked = {kind: _checked(source, kind, kind, table, folder) for kind, table in tables.items()}
-    return Study(source, settings, checked)
+    return WrittenStudy(source, settings, checked, None, raw, folder)
 
 
 def check_part(source: str, kind: str, table: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from cantons.protocol import (
     Start,
 )
 from cantons.ranges import Count, Seed, check
+from cantons.study.arguments import check_arguments
 from cantons.study.byzantine import corrupt_parts, draw_liars
 from cantons.study.source import foreign_sources
 
@@ -67,15 +68,19 @@ class Resolved(NamedTuple):
 def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: int, cohort: int | None = None,
             clock: Recipe | None = None, aggregate: Recipe | None = None, byzantine: Byzantine | None = None,
             seed: int = 0, evaluate_every: int | None = None, evaluate_clients: int | None = None,
-            validation: float | None = None, choose: bool = False, precision: str = "float32", engine: Engine,
-            checkpoint_every: int | None = None, keep: int = 3, name: str | None = None,
+            validation: float | None = None, patience: int | None = None, choose: bool = False,
+            precision: str = "float32", engine: Engine, checkpoint_every: int | None = None, keep: int = 3,
+            name: str | None = None,
             initial: Start | tuple[PyTree, PyTree] | Callable[[Parts], Start] | None = None) -> Resolved:
-    """Check the settings and build the parts. With `choose`, hold rows back to choose by, unless a stream serves.
+    """Check the settings and build the parts. With `choose`, hold rows back to choose by, unless a stream serves; with
+    `patience`, to stop by.
 
     `initial` is where the run begins, or a function from its parts to that.
     """
+    check_arguments(problem, data, algorithm, clock=clock, aggregate=aggregate, byzantine=byzantine, engine=engine)
     for option, kind, value in (("rounds", Count, rounds), ("evaluate_every", Count | None, evaluate_every),
                                 ("evaluate_clients", Count | None, evaluate_clients), ("keep", Count, keep),
+                                ("patience", Count | None, patience),
                                 ("checkpoint_every", Count | None, checkpoint_every), ("seed", Seed, seed)):
         check(option, kind, value)
     every = max(1, rounds // 10) if evaluate_every is None else evaluate_every
@@ -86,7 +91,10 @@ def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
         clock = rounds_clock(cohort=cohort)
     built, ticking = build_parts(problem, data, algorithm, clock, aggregate, rounds)
     check_data(problem, data)
-    if choose and validation is None and ticking.online is None:
+    if patience is not None and ticking.online is not None:
+        raise InputError("patience is with the scores of validation rows, and a stream has none; leave it out.")
+    to_stop = patience is not None and data.validation is None
+    if (choose or to_stop) and validation is None and ticking.online is None:
         validation = VALIDATION  # a stream is scored as it is met
     if validation is not None:
         data = with_validation(data, validation)
@@ -100,6 +108,8 @@ def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
     }
     if jax.tree.leaves(ticking.arrays):  # it may have read them from a file, whose name says nothing of what is in it
         study["clock_checksum"] = checksum_of(ticking.arrays)
+    if patience is not None:
+        study["patience"] = patience
     tables = [study[table] for table in ("problem", "algorithm", "clock", "aggregate", "engine")]
     attack = None if byzantine is None else byzantine.attack
     study["source"] = foreign_sources([problem, algorithm, clock, aggregate, engine, attack],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,9 +13,19 @@ import numpy as np
 
 from cantons.data import with_keys
 from cantons.data.checks import as_array, check_sizes, is_real
+from cantons.display import Displayed, Table, score
 from cantons.engine import Arrays, is_shared_model, message_held, personal_models, seed_keys
-from cantons.errors import InputError, unknown
+from cantons.errors import InputError, listed, unknown
+from cantons.metrics import leaves
+from cantons.optional import optional_import
 from cantons.protocol import Algorithm, Key, Problem, PyTree, Snapshot, State
+
+# What a printed result shows, of what there is.
+SCORES = (("test", "accuracy"), ("test", "loss"), ("new_test", "accuracy"), ("new_test", "loss"),
+          ("validation", "accuracy"), ("online", "accuracy"), ("online", "loss"), ("train", "loss"))
+
+HEADLINES = [[f"{place}.{model}.{metric}.mean" for model in ("personal", "shared")]  # what it plots: the first there is
+             for place in ("test", "online") for metric in ("accuracy", "loss")]
 
 
 def as_inputs(inputs: Any, precision: str) -> Any:
@@ -34,8 +44,8 @@ def as_inputs(inputs: Any, precision: str) -> Any:
     return rows
 
 
-@dataclass(frozen=True)
-class Trained:
+@dataclass(frozen=True, repr=False)
+class Trained(Displayed):
     """A trained federation: predict as a new client would, or as one of the clients."""
 
     problem: Problem
@@ -103,6 +113,15 @@ class Trained:
             shape = self.data.input_shape
         return None if shape is None else tuple(shape)
 
+    def _display(self) -> tuple[str, Table]:
+        shape = self.input_shape
+        rows = [["inputs", "unknown" if shape is None else words_of(shape)],
+                ["shared part", _parameters(self.state.server.shared)],
+                ["private part", _parameters(self.snapshot.start_private)],
+                ["clients", "unknown: the data is not there" if self.data is None else listed(self.data.clients.names)],
+                ["use", "predict(inputs) as a stranger; predict(inputs, client=NAME) as one of the clients"]]
+        return f"model of {self.population} clients, trained for {int(self.state.round)} rounds", rows
+
     @property
     def _data(self) -> Any:
         """The examples as runs see them: with keys to train with, where the problem draws anything."""
@@ -150,8 +169,8 @@ class Trained:
         return client
 
 
-@dataclass(frozen=True)
-class Result:
+@dataclass(frozen=True, repr=False)
+class Result(Displayed):
     """A finished run. `history` has one flat row per evaluation, such as {"round": 10,
     "test.personal.accuracy.mean": 0.97, ...}; `clients` has one column per score of the last one."""
 
@@ -176,9 +195,72 @@ class Result:
 
     def frame(self) -> Any:
         """The history as a pandas data frame."""
-        import pandas
+        return optional_import("pandas", "pandas", "frame()").DataFrame(self.history)
 
-        return pandas.DataFrame(self.history)
+    def plot(self, number: str | None = None, axes: Any = None) -> Any:
+        """Numbers of the evaluations against rounds, on matplotlib axes.
+
+        `number` is such as "train.personal.loss.mean"; without it, it is the accuracy, or else the loss, of the
+        personalised models and of the shared one on test rows, or on a stream of the models that met it.
+        """
+        chosen = [number] if number is not None else next(
+            ([name for name in names if name in self.arrays] for names in HEADLINES if names[0] in self.arrays
+             and np.isfinite(self.arrays[names[0]]).any()), [])
+        for name in chosen:
+            if name not in self.arrays:
+                raise unknown("number of the evaluations", name, self.arrays)
+        pyplot = optional_import("matplotlib.pyplot", "", "plot()")
+        axes = pyplot.subplots(layout="constrained")[1] if axes is None else axes
+        for name in chosen:
+            axes.plot(self.arrays["round"], self.arrays[name], label=name)
+        axes.set(xlabel="round")
+        axes.legend()
+        return axes
 
     def predict(self, inputs: Any, client: int | str | None = None) -> np.ndarray:
         return self.model.predict(inputs, client)
+
+    def _display(self) -> tuple[str, Table]:
+        if not self.history:
+            return "result without evaluations", []
+        final, rows = self.final, scores_table(self.final)
+        cost = [f"{score(final['bytes_per_client'] / 1024)} KiB sent and received per client"]
+        seconds = self.summary.get("median_seconds_per_round")
+        rows += [["cost", ", ".join([*cost, *([f"{score(1000 * seconds)} ms per round"] if seconds else [])])]]
+        rows += [] if self.folder is None else [["folder", str(self.folder)]]
+        rows += [["more", "final, history, clients, frame(), plot(), model, predict(inputs, client=...)"]]
+        tested = f"; test set: {self.summary['test_set']}" if any(row[0].startswith("test ") for row in rows) else ""
+        return f"{self.summary['study']}: {final['round']} rounds{tested}", rows
+
+
+def scores_table(record: Mapping[str, Any]) -> list[list[str]]:
+    """The scores of one evaluation: a row for each set of examples and metric, a column for each kind of model."""
+    rows = [["", "personal", "worst 10%", "shared"]]
+    for place, metric in SCORES:
+        keys = [f"{place}.{model}" for model in (
+            f"personal.{metric}.mean", f"personal.{metric}.worst10", f"shared.{metric}.mean")]
+        if _is_number(record.get(keys[0])):
+            rows.append([f"{place.replace('new_test', 'new clients')} {metric}", *(
+                score(record[key]) if _is_number(record.get(key)) else "–" for key in keys)])
+    for key, value in record.items():  # of the shared model on test sets that are nobody's
+        name, between, metric = key.partition(".shared.")
+        if between and "." not in name + metric and _is_number(value):
+            rows.append([f"{name} {metric}", "–", "–", score(value)])
+    return rows
+
+
+def words_of(shape: Sequence[int]) -> str:
+    return " x ".join(map(str, shape)) or "1"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and bool(np.isfinite(value))
+
+
+def _parameters(part: PyTree) -> str:
+    """How many numbers there are, and in which arrays."""
+    arrays = leaves(part)
+    if not arrays:
+        return "none"
+    total = sum(int(np.prod(shape)) for _, shape, _ in arrays)
+    return f"{total:,} numbers: {listed([f'{path} {words_of(shape)}'.strip() for path, shape, _ in arrays], most=4)}"

@@ -8,7 +8,7 @@ from typing import Any
 from cantons.errors import InputError, shown, unknown
 
 STAGE = "stage"
-SETTINGS = ("rounds", "cohort", "evaluate_every", "evaluate_clients", "checkpoint_every", "keep")
+SETTINGS = ("rounds", "cohort", "evaluate_every", "evaluate_clients", "patience", "checkpoint_every", "keep")
 PARTS = ("problem", "algorithm", "clock", "aggregate")
 COMMON = ("name", "seed", "precision", "validation")  # settings of the whole study
 TABLES = ("data", "central", "groups", "byzantine", "engine")  # and tables

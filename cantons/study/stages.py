@@ -6,7 +6,7 @@ final tuning. The run folder is that of the last stage, which is the result; the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,12 @@ from cantons.errors import InputError
 from cantons.files import folder_name, make_folder, without_separators
 from cantons.protocol import Engine
 from cantons.study.byzantine import draw_liars
-from cantons.study.callbacks import Callback
+from cantons.study.callbacks import Callbacks, Several
 from cantons.study.folder import STAGES, Folder
-from cantons.study.resolve import Resolved, check_start, resolve, sample_clients
+from cantons.study.progress import watching
+from cantons.study.resolve import VALIDATION, Resolved, check_start, resolve, sample_clients
 from cantons.study.result import Result, Trained
-from cantons.study.run import notify, play
+from cantons.study.run import play
 from cantons.study.warm_start import check_follows, start_from
 
 # What a later stage says of an earlier one. Seeds are left out: they follow from that of the study.
@@ -33,8 +34,8 @@ SAID = ("rounds", "problem", "algorithm", "clock", "aggregate")
 
 def run_stages(data: Federation, stages: Mapping[str, Mapping[str, Any]], *, seed: int = 0, precision: str = "float32",
                validation: float | None = None, engine: Engine | None = None, out: str | Path | None = None,
-               resume: bool = False, accept_changes: bool = False, callbacks: Sequence[Callback] = (),
-               name: str | None = None, **common: Any) -> Result:
+               resume: bool = False, accept_changes: bool = False, callbacks: Callbacks = (),
+               progress: bool | None = True, name: str | None = None, **common: Any) -> Result:
     """Run several stages, each from the end of the one before: its shared part and every client's private part.
 
     `stages` are {name: {"problem": ..., "algorithm": ..., "rounds": ...}}, with arguments of `run`; `common` has those
@@ -51,7 +52,8 @@ def run_stages(data: Federation, stages: Mapping[str, Mapping[str, Any]], *, see
     *_, last = runs
     results: dict[str, Result] = {}
     result = None
-    with ExitStack() as opened:
+    with watching(progress) as watchers, ExitStack() as opened:
+        callbacks = [*callbacks, *watchers]
         folder = None if out is None else opened.enter_context(
             Folder(Path(out)).open(runs[last].study, resume, accept_changes))
         for stage, (label, run) in zip(stages, runs.items(), strict=True):
@@ -79,6 +81,8 @@ def resolve_stages(data: Federation, stages: Mapping[str, Mapping[str, Any]], *,
         liars = draw_liars(common["byzantine"], data, seed)
         common["byzantine"] = common["byzantine"]._replace(number=None, clients=tuple(
             name for name, lies in zip(data.clients.names, liars, strict=True) if lies))
+    if common.get("validation") is None and any({**common, **options}.get("patience") for options in stages.values()):
+        common["validation"] = VALIDATION  # the same rows in every stage
     found: dict[str, Resolved] = {}
     for place, (stage, options) in enumerate(stages.items()):
         last = place == len(stages) - 1
@@ -102,11 +106,11 @@ def resolve_stages(data: Federation, stages: Mapping[str, Mapping[str, Any]], *,
     return found
 
 
-def _begin_at(before: Trained, run: Resolved, callbacks: Sequence[Callback]) -> Resolved:
+def _begin_at(before: Trained, run: Resolved, callbacks: Callbacks) -> Resolved:
     """The same run from another start: where the stage before has ended."""
     parts = run.parts
     with jax.enable_x64(run.study["precision"] == "float64"):
-        start = start_from(before, parts, run.data, notify(callbacks))
+        start = start_from(before, parts, run.data, Several(callbacks).noticed)
         check_start(parts.recipe.name, parts.algorithm, starting_point(
             parts.problem, seed_keys(parts.seed)[0], start))
     return run._replace(start=start)

@@ -21,10 +21,11 @@ from cantons.files import CannotWrite, folder_name, without_separators
 from cantons.protocol import Engine
 from cantons.study.callbacks import Callback
 from cantons.study.folder import Folder
+from cantons.study.given import as_study
 from cantons.study.plain import flat, plain
-from cantons.study.read import read_study
 from cantons.study.reading import read_evaluations, read_table
 from cantons.study.resolve import Resolved, check_engine, resolve
+from cantons.study.study import AnyStudy
 from cantons.study.together import group_store, play_together
 
 
@@ -47,23 +48,24 @@ class Outcome(NamedTuple):
     failure: str  # why it has no number, if it has none
 
 
-def sweep(path: Path, grid: Mapping[str, Sequence[Any]], seeds: int, out: Path, changes: Mapping[str, Any],
-          watcher: Callback, accept_changes: bool = False,
+def sweep(given: AnyStudy | str | Path, grid: Mapping[str, Sequence[Any]], seeds: int, out: Path,
+          changes: Mapping[str, Any], watcher: Callback, accept_changes: bool = False,
           choose: str | None = None) -> tuple[str, str, list[Outcome]]:
     """Run the grid; return where the scores chosen by come from, the metric, and the points, best first.
 
-    `choose` is the number of an evaluation to choose by, such as "inference.shared.accuracy"; without it, validation
-    rows are held back from training, unless a stream serves. Folders that hold other runs are refused before anything
-    runs.
+    `given` is a study, or the path of its file. `choose` is the number of an evaluation to choose by, such as
+    "inference.shared.accuracy"; without it, validation rows are held back from training, unless a stream serves.
+    Folders that hold other runs are refused before anything runs.
     """
     if "seed" in {*grid, *changes}:
-        raise InputError("a sweep runs the seeds 0, 1, ...; say how many with --seeds, and leave seed alone.")
-    points = _points(grid)
+        raise InputError("a sweep runs the seeds 0, 1, ...; say how many with --seeds (in Python: seeds=3), and "
+                         "leave seed alone.")
+    points, source = _points(grid), str(getattr(given, "source", given))
     runs: list[Run] = []
     failures: dict[str, str] = {}
     for point in points:
         try:
-            runs += _runs(path, point, seeds, out, changes, hold_back=choose is None)
+            runs += _runs(given, point, seeds, out, changes, hold_back=choose is None)
         except InputError as error:
             failures[label(point)] = str(error)
     finished = {run.folder for run in runs if _is_finished(run, watcher)}
@@ -78,7 +80,7 @@ def sweep(path: Path, grid: Mapping[str, Sequence[Any]], seeds: int, out: Path, 
             failures |= {label(run.point): str(error) for run in unfinished}
     if len(failures) == len(points):
         first = next(iter(failures.values()))
-        raise InputError(first if str(path) in first else f"{path}: {first}")
+        raise InputError(first if source in first else f"{source}: {first}")
     maximise = runs[0].ready.parts.problem.maximise if runs else ()
     by = choose or ("online" if runs and runs[0].ready.data.validation is None else "validation")
     if choose is not None:
@@ -125,13 +127,16 @@ def grouped(runs: Sequence[Run]) -> list[list[Run]]:
     return list(groups.values())
 
 
-def _runs(path: Path, point: Mapping[str, Any], seeds: int, out: Path, changes: Mapping[str, Any],
+def _runs(given: AnyStudy | str | Path, point: Mapping[str, Any], seeds: int, out: Path, changes: Mapping[str, Any],
           hold_back: bool = True) -> list[Run]:
-    study = read_study(path, {**changes, **point})
+    study = as_study(given, {**changes, **point})
     if study.stages:
         raise InputError("a sweep runs its points as one program, and these have stages; sweep the first stage as a "
                          "study of its own, put its best point into the file, and compare files for the others.")
     problem, data, recipe, chosen = study.parts()
+    if chosen.get("patience") is not None:
+        raise InputError("a sweep runs its points as one program, which ends for all of them at once; leave patience "
+                         "out.")
     engine = chosen.pop("engine", None) or Local()
     first = resolve(problem, data, recipe, **{"clock": None, **chosen}, engine=engine, choose=hold_back)
     together = engine.together()

@@ -7,7 +7,6 @@ local predictions and targets, so it works without knowing what makes those pred
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,10 +26,11 @@ from cantons.local_models.saving import why_not_saved
 from cantons.local_models.server_side import server_problem
 from cantons.local_models.session import LocalModels
 from cantons.protocol import Problem, Recipe
-from cantons.study.callbacks import Callback
+from cantons.study.callbacks import Callbacks, Several
+from cantons.study.progress import watching
 from cantons.study.resolve import resolve
 from cantons.study.result import Result, Trained
-from cantons.study.run import notify, play
+from cantons.study.run import play
 from cantons.study.source import foreign_sources
 
 
@@ -55,7 +55,8 @@ def run_with_models(
     accept_changes: bool = False,
     checkpoint_every: int | None = None,
     keep: int = 3,
-    callbacks: Sequence[Callback] = (),
+    callbacks: Callbacks = (),
+    progress: bool | None = True,
     name: str | None = None,
 ) -> Result:
     """Train a shared model beside local models that only their clients know, by Federated Residual Learning online.
@@ -80,11 +81,14 @@ def run_with_models(
                   checkpoint_every=checkpoint_every, keep=keep, name=name)
     run.study["models"] = dict(Counter(map(kind, brought)))
     run.study["source"] |= foreign_sources(brought)
-    if unsaved:
-        notify(callbacks)(f"this run leaves no checkpoints, because a local model cannot be saved: {unsaved[0]}; "
-                          f"{'starting from step 0.' if resume else 'it cannot be resumed.'}")
-    ended = play(engine, run, callbacks, out, resume, save=not unsaved,
-                 again="go on with run_with_models(..., out=..., resume=True).", accept_changes=accept_changes)
+    with watching(progress) as watchers:
+        callbacks = [*callbacks, *watchers]
+        if unsaved:
+            Several(callbacks).noticed(
+                f"this run leaves no checkpoints, because a local model cannot be saved: {unsaved[0]}; "
+                f"{'starting from step 0.' if resume else 'it cannot be resumed.'}")
+        ended = play(engine, run, callbacks, out, resume, save=not unsaved,
+                     again="go on with run_with_models(..., out=..., resume=True).", accept_changes=accept_changes)
     left_out = {int(index) for index in ended.snapshot.outside["left_out"]}
     trained = TrainedWithModels(
         served, run.parts.algorithm, ended.snapshot._replace(outside=None), run.data, seed, precision,
@@ -92,7 +96,7 @@ def run_with_models(
     return Result(ended.history, ended.columns, ended.summary, trained, None if out is None else Path(out))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TrainedWithModels(Trained):
     """A trained shared model, and the local models in the order of the clients; None for one that was left out."""
 

@@ -29,7 +29,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cantons.checks
-import cantons.report.markup
+import cantons.reporting.markup
 from cantons import memory
 from cantons.cli.main import cantons as group
 from cantons.errors import InputError
@@ -265,7 +265,7 @@ def stopped_before_training(stop: bool) -> Iterator[None]:
             stack.enter_context(mock.patch.object(Loop, "_restored", restored_and_enough))
             stack.enter_context(mock.patch.object(cantons.checks, "examine", enough))
             # What is drawn is built and not rendered, which would take most of a report's time.
-            stack.enter_context(mock.patch.object(cantons.report.markup, "svg", lambda draw, name: str(draw())))
+            stack.enter_context(mock.patch.object(cantons.reporting.markup, "svg", lambda draw, name: str(draw())))
         yield
 
 

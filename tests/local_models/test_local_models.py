@@ -20,7 +20,7 @@ from cantons.local_models.linear import output_gradient
 from cantons.local_models.server_side import server_problem
 from cantons.local_models.session import LocalModels
 from cantons.problem.losses import LOSSES
-from cantons.report import collect
+from cantons.reporting import collect
 
 UP, DOWN = [0, 3, 1, 2, 0, 4, 2], [2, 0, 1, 3, 0, 1, 1]
 SOME = np.random.default_rng(5).random((9, 7)) < 0.6  # who speaks when

@@ -18,7 +18,7 @@ from cantons.regret.fedomd_bounds import (
     fedomd_theorem3_bound,
     online_to_batch,
 )
-from cantons.report import write_report
+from cantons.reporting import write_report
 from cantons.study.read import read_study
 from cantons.study.rollouts import rollouts
 

@@ -8,8 +8,8 @@ import pytest
 from PIL import Image
 
 import cantons as ct
-from cantons.report import write_report
-from cantons.report.style import COLOURS
+from cantons.reporting import write_report
+from cantons.reporting.style import COLOURS
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ("--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --hide-scrollbars "

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from cantons import InputError
-from cantons.report import cells, collect, comparison_rows
-from cantons.report.collect import differences, metrics
+from cantons.reporting import cells, collect, comparison_rows
+from cantons.reporting.collect import differences, metrics
 
 
 def test_runs_that_differ_in_their_seed_only_are_one_group(make_run):

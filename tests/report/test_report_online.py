@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from cantons.report import write_report
-from cantons.report.collect import collect
-from cantons.report.figures import curves
-from cantons.report.table import cells, comparison_rows
+from cantons.reporting import write_report
+from cantons.reporting.collect import collect
+from cantons.reporting.figures import curves
+from cantons.reporting.table import cells, comparison_rows
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from cantons import InputError
-from cantons.report import write_report
+from cantons.reporting import write_report
 
 
 @pytest.fixture
@@ -104,6 +104,6 @@ def test_a_place_that_cannot_be_written_is_refused_in_a_sentence(pair, tmp_path)
 
 
 def test_importing_the_report_does_not_wait_for_plots():
-    code = "import sys, cantons.report; print([name for name in ('matplotlib', 'sklearn') if name in sys.modules])"
+    code = "import sys, cantons.reporting; print([name for name in ('matplotlib', 'sklearn') if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

@@ -193,9 +193,9 @@ def in_a_child(kind: str, folder: Path, at: int) -> Ended:
     """
     from die_at import Death
 
-    import cantons.cli.compare
+    import cantons.cli.main
     import cantons.cli.show
-    import cantons.report
+    import cantons.reporting
     import cantons.study.load
     import cantons.study.sweep  # noqa: F401
 

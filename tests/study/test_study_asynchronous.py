@@ -6,7 +6,7 @@ import pytest
 import cantons as ct
 from cantons.clock.events import Events, digest_of, read_events
 from cantons.errors import InputError
-from cantons.report import write_report
+from cantons.reporting import write_report
 from cantons.study.read import check_study
 
 CLIENTS = 6

@@ -15,7 +15,7 @@ import cantons as ct
 from cantons.cli import demo
 from cantons.cli.main import cantons
 from cantons.errors import Notice
-from cantons.report import write_report
+from cantons.reporting import write_report
 from cantons.study import folder as folders
 from cantons.study.fingerprint import DIGITS, RESULT, differences, fingerprint
 from cantons.study.source import foreign_sources

@@ -5,8 +5,8 @@ from click.testing import CliRunner
 
 import cantons as ct
 from cantons.cli.main import cantons
-from cantons.report.collect import collect, headline
-from cantons.report.table import comparison_rows
+from cantons.reporting.collect import collect, headline
+from cantons.reporting.table import comparison_rows
 from cantons.study.callbacks import Callback
 from cantons.study.reading import read_evaluations
 from cantons.study.sweep import sweep

@@ -13,8 +13,8 @@ import cantons as ct
 from cantons import InputError
 from cantons.cli.predict import rows_for
 from cantons.problem import Shapes
-from cantons.report.collect import collect
-from cantons.report.page import write_report
+from cantons.reporting.collect import collect
+from cantons.reporting.page import write_report
 from cantons.study.load import load
 from cantons.study.result import Trained
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from html import escape
 
 import jax
 import numpy as np
@@ -51,6 +52,34 @@ def test_the_personal_score_of_a_client_is_its_own_models(result, data, problem)
 def test_the_shared_score_uses_the_private_part_everyone_starts_from(result, data, problem):
     score = mean_scores(problem, *result.model.parts(), data.test.client(3))
     assert result.clients["test.shared.loss"][3] == pytest.approx(float(score["loss"]), rel=1e-5)
+
+
+def test_what_is_printed_fits_on_a_screen_and_is_what_was_measured(result, data, folder):
+    long = ct.from_clients({"n\n" * 90: (np.zeros((4, 2)), np.arange(4) % 2)}, classes=2)
+    shown = [result, data, result.model, ct.load(folder), data.clients, long, ct.Result([], {}, {}, None)]
+    for value in shown:
+        lines = repr(value).splitlines()
+        assert 1 <= len(lines) <= 12 and max(map(len, lines)) <= 160
+        html = value._repr_html_()
+        assert "n\n" not in html and len(html) < 4000
+        for word in lines[-1].split():
+            assert escape(word) in html
+    for line in repr(result).splitlines()[2:6]:
+        place, metric, *numbers = line.replace("new clients", "new_test").split()
+        names = f"personal.{metric}.mean", f"personal.{metric}.worst10", f"shared.{metric}.mean"
+        for name, number in zip(names, numbers, strict=True):
+            assert float(number) == pytest.approx(result.final[f"{place}.{name}"], abs=5e-4)
+    assert repr(ct.fedavg(step_size=0.5)).startswith("fedavg(step_size=0.5, ")
+
+
+def test_a_plot_draws_the_history(result):
+    lines = {line.get_label(): line for line in result.plot().lines}
+    assert lines.keys() == {"test.personal.accuracy.mean", "test.shared.accuracy.mean"}
+    (loss,) = result.plot("train.shared.loss.mean").lines
+    for name, line in {**lines, "train.shared.loss.mean": loss}.items():
+        np.testing.assert_array_equal(line.get_xydata(), [[row["round"], row[name]] for row in result.history])
+    with pytest.raises(ct.InputError, match=r"Did you mean 'test\.shared\.loss\.mean'"):
+        result.plot("test.shared.los.mean")
 
 
 def test_bytes_are_the_size_of_what_travels_times_how_often(result):

@@ -6,8 +6,8 @@ import pytest
 import cantons as ct
 from cantons.cli.changes import parsed_grid
 from cantons.metrics import standard_errors, statistics
-from cantons.report.collect import collect
-from cantons.report.table import cells, comparison_rows
+from cantons.reporting.collect import collect
+from cantons.reporting.table import cells, comparison_rows
 from cantons.study.callbacks import Callback
 from cantons.study.reading import read_clients, read_evaluations
 from cantons.study.resolve import sample_clients

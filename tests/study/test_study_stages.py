@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import cantons as ct
-from cantons.cli.compare import of_algorithms
 from cantons.engine import seed_keys, starting_point
 from cantons.protocol import Start
-from cantons.report.collect import collect
-from cantons.report.figures import stages_of
+from cantons.reporting.collect import collect
+from cantons.reporting.figures import stages_of
+from cantons.study.compare import of_algorithms
 from cantons.study.read import check_study, read_study
 from cantons.study.reading import read_clients, read_evaluations
 from cantons.study.resolve import resolve, sample_clients

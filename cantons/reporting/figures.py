@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cantons.report.collect import Group
-from cantons.report.labels import label_ends, wrapped
-from cantons.report.style import FAINT, colour, dashes
+from cantons.reporting.collect import Group
+from cantons.reporting.labels import label_ends, wrapped
+from cantons.reporting.style import FAINT, colour, dashes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,13 +22,20 @@ MANY = 500  # points a curve needs at most; more dots than that are smaller as a
 
 def curves(groups: Sequence[Group], key: str, label: str, same_axis: Sequence[str] = (), across: str = "rounds",
            bounds: Mapping[str, str] | None = None, log_across: bool = False) -> Figure:
+    """One number against rounds: see `draw_curves`."""
+    figure, axes = _blank(WIDE)
+    draw_curves(axes, groups, key, label, same_axis, across, bounds, log_across)
+    return figure
+
+
+def draw_curves(axes: Axes, groups: Sequence[Group], key: str, label: str, same_axis: Sequence[str] = (),
+                across: str = "rounds", bounds: Mapping[str, str] | None = None, log_across: bool = False) -> None:
     """One number against rounds: the mean over seeds as a line, smallest to largest as a band.
 
     The vertical axis has room for the numbers in `same_axis` too, so that figures can be held side by side. `bounds`
     are {number: name}: dotted lines, drawn once where they are the same for all. `log_across` makes rounds logarithmic,
     from the first after which there is a number.
     """
-    figure, axes = _blank(WIDE)
     lines, names = [], []
     for place, group in enumerate(groups):
         values = group.curve(key)
@@ -54,7 +61,6 @@ def curves(groups: Sequence[Group], key: str, label: str, same_axis: Sequence[st
                   for group in drawn]
         names += [name] if len(drawn) == 1 else [f"{name}, {group.label}" for group in drawn]
     label_ends(axes, lines, names)
-    return figure
 
 
 def stages_of(groups: Sequence[Group]) -> Mapping[str, int]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from html import escape
 from typing import TYPE_CHECKING
 
-from cantons.report.style import FIGURES
+from cantons.reporting.style import FIGURES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from cantons.report.style import colour, dashes
-from cantons.report.svg import svg
+from cantons.reporting.style import colour, dashes
+from cantons.reporting.svg import svg
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,9 +10,9 @@ from string import Template
 
 from cantons.errors import Notice, unknown
 from cantons.files import begins_with, check_replaceable, make_folder, write_text
-from cantons.report import sections
-from cantons.report.collect import Group, Run, collect
-from cantons.report.style import SHEET
+from cantons.reporting import sections
+from cantons.reporting.collect import Group, Run, collect
+from cantons.reporting.style import SHEET
 from cantons.study.fingerprint import DIGITS, differences, fingerprint
 
 GENERATOR = b'<meta name="generator" content="cantons">'  # by which we know a report again
@@ -40,6 +40,18 @@ def check_report(out: Path) -> None:
     check_replaceable(out, False, begins_with(GENERATOR), "move it away")
 
 
+def write_page(groups: Sequence[Group], path: Path, reference: str | None = None) -> Path:
+    """Write one HTML file about these groups, and return its path; what is there is replaced."""
+    _say_what_differs([run for group in groups for run in group.runs])
+    methods = {group.label: group for group in groups}
+    if reference is not None and reference not in methods:
+        raise unknown("reference", reference, methods)
+    text = page(groups, groups[0] if reference is None else methods[reference])
+    make_folder(path.parent)
+    write_text(path, text)
+    return path
+
+
 def write_report(folders: Sequence[str | Path], out: str | Path, reference: str | None = None, *,
                  overwrite: bool = False) -> Path:
     """Write one HTML file about the runs in `folders` to `out`, and return its path.
@@ -50,15 +62,7 @@ def write_report(folders: Sequence[str | Path], out: str | Path, reference: str 
     """
     path = Path(out)
     check_replaceable(path, overwrite, begins_with(GENERATOR))
-    groups = collect(folders)
-    _say_what_differs([run for group in groups for run in group.runs])
-    methods = {group.label: group for group in groups}
-    if reference is not None and reference not in methods:
-        raise unknown("reference", reference, methods)
-    text = page(groups, groups[0] if reference is None else methods[reference])
-    make_folder(path.parent)
-    write_text(path, text)
-    return path
+    return write_page(collect(folders), path, reference)
 
 
 def _say_what_differs(runs: Sequence[Run]) -> None:
@@ -71,7 +75,7 @@ def _say_what_differs(runs: Sequence[Run]) -> None:
             said.setdefault(", ".join(changes), run.folder)
     for sentence, folder in said.items():
         warnings.warn(f"{folder} was made elsewhere than {runs[0].folder}: {sentence}; the last digits may differ by "
-                      "that.", Notice, stacklevel=3)
+                      "that.", Notice, stacklevel=4)
 
 
 def page(groups: Sequence[Group], reference: Group) -> str:

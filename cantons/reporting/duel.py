@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cantons.report.numbers import score
+from cantons.display import score
 
 SAME = 1e-6  # scores closer than this are equal: they are written down in single precision
 

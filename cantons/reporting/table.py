@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from cantons.report.collect import Group, Run, diagnostics, headline, metrics, scored_set, test_sets
-from cantons.report.numbers import score
+from cantons.display import score
+from cantons.reporting.collect import Group, Run, diagnostics, headline, metrics, scored_set, test_sets
 
 COLUMNS = {  # the title of each, and what it means where that is not plain
     "method": ("method", ""),

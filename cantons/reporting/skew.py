@@ -10,7 +10,7 @@ import numpy as np
 
 from cantons.errors import InputError
 from cantons.files import check_replaceable, writing
-from cantons.report.style import FIGURES
+from cantons.reporting.style import FIGURES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

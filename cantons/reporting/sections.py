@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from cantons.report import figures
-from cantons.report.collect import (
+from cantons.reporting import figures
+from cantons.reporting.collect import (
     SETS,
     Group,
     diagnostics,
@@ -21,10 +21,10 @@ from cantons.report.collect import (
     shown,
     test_sets,
 )
-from cantons.report.collect import populations as of_populations
-from cantons.report.duel import verdict
-from cantons.report.markup import element, figure, folded, gallery, table
-from cantons.report.table import cells, comparison_rows, legend, meaning_of_spread
+from cantons.reporting.collect import populations as of_populations
+from cantons.reporting.duel import verdict
+from cantons.reporting.markup import element, figure, folded, gallery, table
+from cantons.reporting.table import cells, comparison_rows, legend, meaning_of_spread
 
 MODELS = {"personal": "Personalised models", "shared": "Shared model"}
 ONLINE = ("loss", "accuracy", "reward")
