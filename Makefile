@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-all slow-tests lint types fuzz check-resume soak check-studies bench docs clean
+.PHONY: demo test test-all test-engines slow-tests lint types fuzz check-resume soak check-studies bench docs clean
 
 demo: $(VENV)/.core
 	$(BIN)/cantons demo
@@ -27,6 +27,10 @@ lint: $(VENV)/.test
 
 types: $(VENV)/.test
 	$(BIN)/mypy
+
+# What needs a cluster: the same numbers as the local engine, and processes that are killed. Ray is installed for it.
+test-engines: $(VENV)/.engines
+	$(BIN)/python -m pytest -n 0 tests/engines
 
 # Mutated studies, files, run folders and command lines: each works or is refused in a sentence. ONLY=study: one kind.
 CASES ?= 10000
@@ -67,6 +71,10 @@ $(VENV)/.core: $(VENV)/bin/pip pyproject.toml constraints.txt
 
 $(VENV)/.test: $(VENV)/.core
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	touch $@
+
+$(VENV)/.engines: $(VENV)/.test
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,ray]'
 	touch $@
 
 clean:

@@ -92,6 +92,7 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.data import with_validation as with_validation
     from cantons.engine import Local as Local
     from cantons.engine import Plain as Plain
+    from cantons.engine import Ray as Ray
     from cantons.errors import InputError as InputError
     from cantons.local_models import LocalModel as LocalModel
     from cantons.models import cnn as cnn
@@ -158,7 +159,7 @@ _HOMES = {
         "from_clients from_iterable from_stream hdf5 huggingface leaf libsvm movie_sequences movielens npz parquet "
         "restaurants stream synthetic synthetic_bandit synthetic_least_squares synthetic_mixture task_protocol text "
         "with_central with_validation",
-    "cantons.engine": "Local Plain",
+    "cantons.engine": "Local Plain Ray",
     "cantons.errors": "InputError",
     "cantons.models": "cnn embedding gru linear mlp resnet18 transformer",
     "cantons.problem":

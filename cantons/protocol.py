@@ -111,6 +111,9 @@ class Examples(Protocol):
     def pooled(self) -> Data:
         """A handle on the examples of all clients together."""
 
+    def some(self, places: np.ndarray, clients: int, rows: int) -> Examples:
+        """The examples of the clients in these places, filled up to so many clients and rows, which are nobody's."""
+
     def divided(self, size: int) -> Examples:
         """The same examples in the same order, dealt out anew: `size` to each owner, and the rest to the last."""
 

@@ -43,6 +43,12 @@ pytest_plugins = ["tiers"]
 SIZES = (3, 17, 5, 8, 11, 4, 9)  # training examples of each client: ragged on purpose
 
 
+def pytest_ignore_collect(collection_path, config):
+    """Tests that start a cluster run where they are asked for: `make test-engines`."""
+    asked = any("engines" in str(argument) for argument in config.args)
+    return True if collection_path == Path(__file__).parent / "engines" and not asked else None
+
+
 @pytest.fixture
 def float64():
     """Equalities are mathematics: look at sixteen digits of them."""

@@ -44,7 +44,7 @@ MAY_IMPORT = {
     "algorithm": {"errors", "map_batches", "options", "ranges", "protocol", "recipe", "problem", "aggregate", "mirror",
                   "regret", "solve"},
     "clock": {"errors", "memory", "options", "ranges", "protocol", "recipe", "shuffle"},
-    "engine": {"errors", "memory", "phases", "ranges", "protocol"},
+    "engine": {"errors", "memory", "optional", "phases", "ranges", "protocol"},
     "local_models": {"errors", "files", "memory", "optional", "protocol", "engine"},
     "metrics": {"errors", "protocol"},
     "study": EVERYTHING - {"checks", "reporting", "cli"},

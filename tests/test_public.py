@@ -8,7 +8,7 @@ import cantons
 
 FACE = """
     Comparison Study Sweep asynchronous compare read_study replay report sweep
-    Algorithm Averages Batch Callback CentralLoss Clock Federation InputError Local LocalModel Plain Problem Result
+    Algorithm Averages Batch Callback CentralLoss Clock Federation InputError Local LocalModel Plain Problem Ray Result
     Stack StackRule Sum SumRule Trained at_random bandit by_label by_name by_size byzantine central centred_clipping
     check classification classification_bandit cnn csv digits ditto drifting_targets dual_encoder embedding
     example_transfer fedadam fedalt fedavg fedavg_finetune fedavgm federation fedomd fedopt fedper fedprox fedrep

@@ -64,11 +64,13 @@ ACCEPT_CHANGES = click.option(
 @click.option("--seed", type=click.IntRange(min=0), help="Use this seed instead.")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE",
               help="Change any key of the study, as in --set algorithm.step_size=0.05; may be repeated.")
+@click.option("--engine", metavar="NAME", help="Run it on this engine with its defaults, such as ray.")
+@click.option("--address", metavar="HOST:PORT", help="The cluster, for an engine that has one.  [default: its own]")
 @click.option("--resume", is_flag=True, help="Go on with the run in the folder.")
 @ACCEPT_CHANGES
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON and nothing else.")
-def run(study: Path, out: Path | None, rounds: int | None, seed: int | None, changes: tuple[str, ...], resume: bool,
-        accept_changes: bool, as_json: bool) -> None:
+def run(study: Path, out: Path | None, rounds: int | None, seed: int | None, changes: tuple[str, ...],
+        engine: str | None, address: str | None, resume: bool, accept_changes: bool, as_json: bool) -> None:
     """Run the study described in the TOML file STUDY and write its run folder."""
     from cantons.cli import show
     from cantons.cli.changes import parsed
@@ -78,9 +80,11 @@ def run(study: Path, out: Path | None, rounds: int | None, seed: int | None, cha
     from cantons.study.read import read_study
     from cantons.study.sweep import label
 
-    asked = {key: value for key, value in (("rounds", rounds), ("seed", seed)) if value is not None}
+    asked = {key: value for key, value in (("rounds", rounds), ("seed", seed), ("engine.address", address))
+             if value is not None}
     changed = parsed(changes)
-    checked = read_study(study, changed | asked)
+    # First, because --set may have options for it.
+    checked = read_study(study, ({} if engine is None else {"engine": engine}) | changed | asked)
     apart = {key: value for key, value in changed.items() if key not in ("name", "seed", "rounds")}
     name = ",".join([checked.settings.name or study.stem, *([label(apart)] if apart else [])])
     folder = out or Path("results") / f"{folder_name(name)}-{checked.settings.seed}"

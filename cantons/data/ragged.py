@@ -51,6 +51,27 @@ class Ragged:
         rows = len(jax.tree.leaves(self.inputs)[0])
         return Examples(self.inputs, self.targets, jnp.int32(0), rows, rows, keys=self.keys)
 
+    def some(self, places: np.ndarray, clients: int, rows: int) -> Ragged:
+        """The rows of some clients. All such parts of one federation may have the same shapes: one program runs them.
+
+        >>> part = pack([np.ones(3), np.ones(1), np.ones(2)], [np.arange(3), np.arange(1), np.arange(2)]).some(
+        ...     np.array([0, 2]), clients=3, rows=6)
+        >>> part.sizes.tolist(), part.targets.tolist(), part.longest
+        ([3, 2, 0], [0, 1, 2, 0, 1, 0], 3)
+        """
+        starts, sizes = np.asarray(self.starts)[places], np.asarray(self.sizes)[places]
+        own = np.repeat(starts - (np.cumsum(sizes) - sizes), sizes) + np.arange(sizes.sum())
+
+        def fill(leaf: Array | np.ndarray, count: int) -> np.ndarray:
+            return np.concatenate([leaf, np.zeros((count - len(leaf), *leaf.shape[1:]), leaf.dtype)])
+
+        inputs, targets = jax.tree.map(lambda leaf: fill(np.asarray(leaf)[own], rows), (self.inputs, self.targets))
+        part = from_sizes(inputs, targets, fill(sizes, clients))
+        groups, liars = (None if each is None else fill(np.asarray(each)[places], clients)
+                         for each in (self.groups, self.liars))
+        # What programs know before they are compiled is said of all clients, so that everybody's numbers stay the same.
+        return replace(part, longest=self.longest, uniform=self.uniform, groups=groups, keys=self.keys, liars=liars)
+
     def divided(self, size: int) -> Ragged:
         """The same rows in the same order, `size` to each owner."""
         rows = len(jax.tree.leaves(self.inputs)[0])

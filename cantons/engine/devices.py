@@ -19,7 +19,7 @@ AXIS = "clients"
 def one_device_per_core() -> None:
     """On a CPU, give XLA one device per core; too late, and harmless, once JAX has computed anything."""
     with contextlib.suppress(RuntimeError):
-        if getattr(jax.config, "jax_num_cpu_devices", -1) <= 1:  # the user may have chosen already
+        if getattr(jax.config, "jax_num_cpu_devices", -1) < 1:  # the user may have chosen already, be it a single one
             jax.config.update("jax_num_cpu_devices", len(os.sched_getaffinity(0)))
 
 

@@ -49,20 +49,30 @@ def scorer(problem: Problem, algorithm: Algorithm, fanout: Fanout, common: PyTre
         if held is None:
             message = algorithm.broadcast(key, server, arrays.datacenter(algorithm, key, fanout))
             held = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], message), jnp.zeros(population, jnp.int32)
-
-        def each(common, slot):
-            sets, (messages, places), shared, start, clients = common
-            index, key = slot
-            message = jax.tree.map(lambda leaf: leaf[places[index]], messages)
-            client = jax.tree.map(lambda leaf: leaf[index], clients)
-            own = {name: examples.client(index) for name, examples in sets.items()}
-            return (), score_client(problem, algorithm, key, message, client, own, None if once else (shared, start))
-
-        common = sets, held, server.shared, start, clients
-        _, found = map_clients(fanout, each, common, (ids, keyed(key, first_id + ids)))
+        found = score_clients(problem, algorithm, fanout, once, (sets, held, server.shared, start, clients),
+                              ids, keyed(key, first_id + ids))
         return jax.tree.map(lambda leaf: leaf[:count], found)
 
     return scores
+
+
+def score_clients(problem: Problem, algorithm: Algorithm, fanout: Fanout, once: bool, common: PyTree, places: Array,
+                  keys: Key) -> PyTree:
+    """The scores and diagnostics of the clients in these places, each with its key.
+
+    `common` is (sets, (messages, which of them each client holds), the shared part, the private part every client
+    began with, the clients' rows); with `once` the shared model is the one that clients predict with.
+    """
+
+    def each(common, slot):
+        sets, (messages, held), shared, start, clients = common
+        index, key = slot
+        message = jax.tree.map(lambda leaf: leaf[held[index]], messages)
+        client = jax.tree.map(lambda leaf: leaf[index], clients)
+        own = {name: examples.client(index) for name, examples in sets.items()}
+        return (), score_client(problem, algorithm, key, message, client, own, None if once else (shared, start))
+
+    return map_clients(fanout, each, common, (places, keys))[1]
 
 
 def for_all(found: PyTree, chosen: np.ndarray | None, population: int) -> PyTree:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,20 @@ from cantons.engine.client import keyed
 from cantons.engine.evaluate import BATCH, mean_scores
 from cantons.engine.mapping import Fanout, map_clients
 from cantons.engine.round import Arrays, round_keys, take
-from cantons.protocol import Algorithm, Array, Clock, Examples, Federated, Problem, PyTree, State
+from cantons.protocol import (
+    Algorithm,
+    Array,
+    Client,
+    Clock,
+    Examples,
+    Federated,
+    Key,
+    Probe,
+    Problem,
+    PyTree,
+    Server,
+    State,
+)
 
 Sets = Mapping[str, Examples]
 
@@ -27,9 +40,12 @@ def inspect(problem: Problem, algorithm: Algorithm, clock: Clock, fanout: Fanout
             start: PyTree, state: State) -> tuple[dict[str, Array], dict[str, PyTree]]:
     """Numbers of the server, and what `set_scores` makes the scores of test sets from."""
     numbers = dict(algorithm.diagnostics.server(state.server))
-    if algorithm.diagnostics.probe is not None:
-        numbers |= _probe(algorithm, clock, fanout, arrays, state)
-    return numbers, {name: _score_portions(problem, fanout, rows, state.server.shared, start)
+    probe = algorithm.diagnostics.probe
+    if probe is not None:
+        slots = probed_slots(clock, fanout, arrays, state)
+        found = ask_clients(probe, fanout, arrays.train, state.server, slots, take(state.clients, slots.id))
+        numbers |= finish_probe(algorithm, arrays, state, found, fanout)
+    return numbers, {name: score_portions(problem, fanout, rows, state.server.shared, start)
                      for name, rows in sets.items()}
 
 
@@ -39,29 +55,49 @@ def set_scores(problem: Problem, data: Federated, found: Mapping[str, PyTree]) -
             for name, parts in found.items()}
 
 
-def _probe(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays, state: State) -> dict[str, Array]:
-    """Ask those who would take part in the next round, or whom the clock names."""
-    probe, keys = algorithm.diagnostics.probe, round_keys(arrays.key, state.round)
-    assert probe is not None
+class Probed(NamedTuple):
+    """One client that a probe asks."""
+
+    id: Array
+    key: Key
+    counts: Array  # how often its answer counts; 0: not at all
+
+
+def probed_slots(clock: Clock, fanout: Fanout, arrays: Arrays, state: State) -> Probed:
+    """Those who would take part in the next round, or whom the clock names."""
+    keys = round_keys(arrays.key, state.round)
     plan = (clock.probed or clock.plan)(arrays.clock, keys.plan, state.round)
     spare = fanout.padded(clock.slots) - clock.slots
     ids = jnp.pad(plan.ids, (0, spare), constant_values=state.ledger.shape[0])
     counts = jnp.pad(jnp.where(plan.acts, plan.counts, 0), (0, spare))
+    return Probed(ids, keyed(keys.client, ids), counts.astype(float))
 
-    def each(common, slot):
+
+def ask_clients(probe: Probe, fanout: Fanout, train: Examples, server: Server, slots: Probed,
+                rows: Client) -> tuple[PyTree, Array]:
+    """The sum of what a probe finds, and of how often each answer counts; an `id` is a place in `train`."""
+
+    def each(common, seat):
         train, server = common
-        index, key, client, count = slot
+        (index, key, count), client = seat
         data = train.client(jnp.minimum(index, train.population - 1))
         found = probe.client(key, server, client, data)
         return jax.tree.map(lambda leaf: jnp.where(count > 0, count * leaf, 0), (found, jnp.ones(()))), ()
 
-    slots = ids, keyed(keys.client, ids), take(state.clients, ids), counts.astype(float)
-    (total, weight), _ = map_clients(fanout, each, (arrays.train, state.server), slots)
+    return map_clients(fanout, each, (train, server), (slots, rows))[0]
+
+
+def finish_probe(algorithm: Algorithm, arrays: Arrays, state: State, found: tuple[PyTree, Array],
+                 fanout: Fanout | None = None) -> dict[str, Array]:
+    """The numbers that a probe makes of the sum of its answers."""
+    probe, (total, weight) = algorithm.diagnostics.probe, found
+    assert probe is not None
     mean = jax.tree.map(lambda leaf: leaf / weight, total)
+    keys = round_keys(arrays.key, state.round)
     return dict(probe.finish(state.server, mean, arrays.datacenter(algorithm, keys.central, fanout)))
 
 
-def _score_portions(problem: Problem, fanout: Fanout, rows: Examples, shared: PyTree, start: PyTree) -> Any:
+def score_portions(problem: Problem, fanout: Fanout, rows: Examples, shared: PyTree, start: PyTree) -> Any:
     """For each portion the means of its scores, and of each example what the metrics of whole sets want to know."""
 
     def each(common, index):

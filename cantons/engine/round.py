@@ -15,6 +15,7 @@ from cantons.protocol import (
     Algorithm,
     Array,
     CentralExamples,
+    Client,
     Clock,
     Datacenter,
     Examples,
@@ -129,19 +130,29 @@ def close_round(algorithm: Algorithm, clock: Clock, arrays: Arrays, state: State
 
 def one_round(algorithm: Algorithm, clock: Clock, fanout: Fanout, arrays: Arrays, state: State) -> State:
     """Advance `state` by one round."""
-    population, aggregation = state.ledger.shape[0], aggregation_of(algorithm.aggregate)
     opening = open_round(algorithm, clock, arrays, state, fanout)
+    total, turns = take_turns(algorithm, fanout, arrays.train, opening.message, state.rule, opening.slots,
+                              take(state.clients, opening.slots.id), actors_hear=clock.actors_hear,
+                              always_acts=clock.full and fanout.padded(clock.slots) == clock.slots)
+    return close_round(algorithm, clock, arrays, state, opening, total, turns, fanout)
+
+
+def take_turns(algorithm: Algorithm, fanout: Fanout, train: Examples, message: Message, rule: PyTree, slots: Slot,
+               rows: Client, *, actors_hear: bool, always_acts: bool) -> tuple[PyTree, Turn]:
+    """The turns of some clients: the sum of their summands, and what else each leaves behind.
+
+    A slot's `id` says where in `train` its client's examples are, be these all clients or those of one worker.
+    """
+    aggregation, population = aggregation_of(algorithm.aggregate), train.population
 
     def each(common, seat):
         train, message, rule = common
         slot, client = seat
         data = train.client(jnp.minimum(slot.id, population - 1))
-        return take_turn(algorithm, aggregation, rule, message, slot, client, data, actors_hear=clock.actors_hear,
-                         always_acts=clock.full and fanout.padded(clock.slots) == clock.slots)
+        return take_turn(algorithm, aggregation, rule, message, slot, client, data, actors_hear=actors_hear,
+                         always_acts=always_acts)
 
-    seats = opening.slots, take(state.clients, opening.slots.id)
-    total, turns = map_clients(fanout, each, (arrays.train, opening.message, state.rule), seats)
-    return close_round(algorithm, clock, arrays, state, opening, total, turns, fanout)
+    return map_clients(fanout, each, (train, message, rule), (slots, rows))
 
 
 class Exchange(NamedTuple):

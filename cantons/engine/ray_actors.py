@@ -1,0 +1,130 @@
+"""Actors that hold shards of clients. One that dies is replaced, and its shards go on from rows that live elsewhere.
+
+An actor that fails in any way is ended: there is no half of it to be reckoned with. Its shards are opened again when
+they are next asked for, from the rows the server has by then. A reply brings an upload and its row together, so what
+was not replied has not happened.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cantons.engine.ray_cluster import Cluster
+from cantons.engine.shard import Share, Work
+from cantons.errors import InputError
+
+BIRTH_SECONDS = 60.0  # how long a new actor may take to answer before its shards go to the others
+ATTEMPTS = 5  # deaths over one job, after which the job is to blame
+
+
+class Actors:
+    """The actors of one session; `make(number)` is a shard's share as the server has it now."""
+
+    def __init__(self, cluster: Cluster, count: int, gpus: float, work: Work, make: Callable[[int], Share],
+                 notice: Callable[[str], None]):
+        self._ray, self._cluster, self._count, self._gpus = cluster.ray, cluster, count, gpus
+        self._make, self._notice = make, notice
+        self._alive: list[Any] = []
+        self._born: dict[Any, tuple[Any, float]] = {}  # {first answer: (actor, when to give it up)}
+        self._homes: dict[int, Any] = {}  # {shard: actor}
+        self._opened: dict[int, Any] = {}  # {shard: the reply when it was last opened}
+        self.lost = 0
+        try:
+            self._work = self._ray.put(work)
+        except Exception as error:  # whatever a user's objects raise when they are pickled
+            raise InputError("a part of this study cannot be sent to actors, because it cannot be pickled: "
+                             f"{str(error).splitlines()[0]}; define it without locks, files and other handles on this "
+                             "process.") from error
+        self._lost_errors = (self._ray.exceptions.RayActorError, self._ray.exceptions.ObjectLostError,
+                             self._ray.exceptions.OutOfMemoryError, self._ray.exceptions.NodeDiedError,
+                             self._ray.exceptions.WorkerCrashedError)
+
+    def put(self, value: Any) -> Any:
+        """What all shards are sent goes through the object store once."""
+        return self._ray.put(value)
+
+    def ask(self, method: str, arguments: Sequence[tuple]) -> list[Any]:
+        """What all shards reply, each to its own arguments. While one is replaced, the others work on."""
+        replies: dict[int, Any] = {}
+        deaths: Counter[int] = Counter()
+        waiting = dict(self._send(number, method, given) for number, given in enumerate(arguments))
+        while waiting:
+            done, _ = self._ray.wait(list(waiting), num_returns=1, timeout=1.0 if self._born else None)
+            for reference in done:
+                number, actor = waiting.pop(reference)
+                try:
+                    replies[number] = self._ray.get(reference)
+                except self._lost_errors as error:
+                    deaths[number] += 1
+                    if deaths[number] == ATTEMPTS:
+                        raise InputError(f"{ATTEMPTS} actors died over the same work ({method}), the last with: "
+                                         f"{' '.join(str(error).split())[:300]}") from error
+                    self._bury(actor)
+                    waiting |= dict([self._send(number, method, arguments[number])])
+                except self._ray.exceptions.RayTaskError as error:
+                    raise self._cause(number, error) from error
+            self._look_at_births()
+        return [replies[number] for number in range(len(arguments))]
+
+    def forget(self) -> None:
+        """Open every shard anew when it is next asked for: the server's rows are other ones."""
+        self._homes.clear()
+
+    def close(self) -> None:
+        for actor in self._alive:
+            self._cluster.end_actor(actor)
+        self._alive, self._homes, self._born = [], {}, {}
+
+    def _send(self, number: int, method: str, given: tuple) -> tuple[Any, tuple[int, Any]]:
+        if number not in self._homes:
+            actor = self._homes[number] = self._home(number)
+            self._opened[number] = actor.open.remote(number, self._work, self._make(number))
+        actor = self._homes[number]
+        return actor.call.remote(number, method, *given), (number, actor)
+
+    def _home(self, number: int) -> Any:
+        """A new actor, while there are fewer than were asked for; otherwise the one with the fewest shards."""
+        if len(self._alive) < self._count and self._cluster.has_room(len(self._alive) + 1, self._gpus):
+            actor = self._cluster.start_actor(self._gpus)
+            self._alive.append(actor)
+            self._born[actor.pid.remote()] = actor, time.monotonic() + BIRTH_SECONDS
+            return actor
+        if not self._alive:
+            raise InputError("the Ray cluster has no room left for a single actor; the run goes on with --resume, here "
+                             "or elsewhere.")
+        held = Counter(self._homes.values())
+        return min(self._alive, key=lambda actor: held[actor])
+
+    def _bury(self, actor: Any) -> None:
+        """End an actor for good. Its shards have no home until they are asked for."""
+        if actor not in self._alive:
+            return
+        self._alive.remove(actor)
+        self._cluster.end_actor(actor)
+        self.lost += 1
+        orphans = [number for number, home in self._homes.items() if home is actor]
+        for number in orphans:
+            del self._homes[number]
+        self._notice(f"an actor was lost; its {len(orphans)} of the shards go on elsewhere, from the server's rows.")
+
+    def _cause(self, number: int, error: Any) -> Exception:
+        """What went wrong in an actor; if the shard could not even be opened, then that."""
+        try:
+            self._ray.get(self._opened[number])
+        except self._ray.exceptions.RayTaskError as first:
+            error = first
+        return error.cause if isinstance(error.cause, Exception) else error
+
+    def _look_at_births(self) -> None:
+        """Whoever has no room on the cluster, or takes too long, is given up, and not tried again."""
+        if self._born:
+            for reference in self._ray.wait(list(self._born), num_returns=len(self._born), timeout=0)[0]:
+                del self._born[reference]
+        for reference, (actor, until) in list(self._born.items()):
+            if time.monotonic() > until or not self._cluster.has_room(len(self._alive), self._gpus):
+                del self._born[reference]
+                self._count = len(self._alive) - 1
+                self._bury(actor)
