@@ -23,7 +23,6 @@ Each cell is a file in DIR/SET; cells that are there with the same settings are 
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -235,19 +234,10 @@ class Study:
     """One data set: cells by name, each computed once and kept in a file. The runs of a cell are one program."""
 
     def __init__(self, name: str, task: Task, folder: Path, watch: kit.Watch, minutes: float | None):
-        self.name, self.folder, self.watch, self.minutes = name, folder, watch, minutes
+        self.name, self.folder, self.watch = name, folder, watch
         self.task, self.methods = task, Methods(task)
         self.data = with_validation(task.data, VALIDATION)
-        folder.mkdir(parents=True, exist_ok=True)
-
-    def cell(self, name: str, compute: Callable[[], Any]) -> Any:
-        path = self.folder / f"{name}.json"
-        settings = json.loads(json.dumps(self.task.settings._asdict()))
-        if not path.exists() or json.loads(path.read_text())["settings"] != settings:
-            if self.minutes and self.watch.seconds > 60 * self.minutes:
-                raise TimeoutError
-            kit.save_numbers(path, {"settings": settings, "runs": compute()})
-        return json.loads(path.read_text())["runs"]
+        self.cell = kit.Cells(folder, task.settings, watch, minutes)
 
     def problem(self, split: str) -> ct.Problem:
         return ct.classification(self.data, self.task.model, split=split)

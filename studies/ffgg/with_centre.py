@@ -20,7 +20,6 @@ file in DIR/cells, and cells that are there are not computed again.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -188,16 +187,13 @@ class Bench:
     """One setting: cells by name, each computed once and kept in a file. The runs of a cell are one program."""
 
     def __init__(self, name: str, data: ct.Federation, settings: Settings, out: Path, watch: kit.Watch):
-        self.name, self.data, self.settings, self.out, self.watch = name, data, settings, out, watch
+        self.name, self.data, self.settings, self.watch = name, data, settings, watch
+        self.cells = kit.Cells(out / "cells" / name, settings, watch)
         self.problems: dict[str, Problem] = {}
 
     def row(self, method: str) -> list[dict[str, Any]]:
         """The seeds of a method at the step size that is best on validation rows."""
-        path = self.out / "cells" / self.name / f"{method}.json"
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            kit.save_numbers(path, {"runs": self.play(method)})
-        runs = json.loads(path.read_text())["runs"]
+        runs = self.cells(method, lambda: self.play(method))
         rows = {(run["rate"], run["final"]): [] for run in runs}
         for run in runs:
             rows[run["rate"], run["final"]].append(run)

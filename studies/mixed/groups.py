@@ -11,14 +11,14 @@ population does.
 
 variances: sigma^2, G^2 and B^2 at the same points, on the path of FedAvg, from every client's full gradient. ends: each
 method with each step size; a cell is one method with one choice of options, and its seeds are one program. Its numbers
-go to DIR/cells at once, and a cell that is there is not run again.
+go to DIR/cells at once, and a cell that is there, with the same settings, is not run again.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -132,22 +132,19 @@ def all_gradients(problem: ct.Problem, data: ct.Federation, shared: Any, private
 # Where the methods end
 
 
-def cell(file: Path, problem: ct.Problem, data: ct.Federation, recipe: Any, cohort: Any, settings: Settings,
-         watch: kit.Watch) -> dict[str, list[list[float]]]:
-    """The curves of one method, [seeds][evaluations] for each number."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    if not file.exists():
-        histories = ct.rollouts(problem, data, recipe, rounds=settings.rounds, clock=ct.rounds(cohort=cohort),
-                                seed=list(range(settings.seeds)), evaluate_every=settings.every)
-        names = {"round": "round", "loss": "test.shared.loss.mean", "accuracy": "test.shared.accuracy.mean"}
-        kit.save_numbers(file, {short: [[row[name] for row in history] for history in histories]
-                                for short, name in names.items()})
-        watch(f"{file.stem}: loss {np.mean([history[-1][names['loss']] for history in histories]):.4f}")
-    return json.loads(file.read_text())
+def curves(words: str, problem: ct.Problem, data: ct.Federation, recipe: Any, cohort: Any, settings: Settings,
+           watch: kit.Watch) -> dict[str, list[list[float]]]:
+    """Of one method, [seeds][evaluations] for each number."""
+    histories = ct.rollouts(problem, data, recipe, rounds=settings.rounds, clock=ct.rounds(cohort=cohort),
+                            seed=list(range(settings.seeds)), evaluate_every=settings.every)
+    names = {"round": "round", "loss": "test.shared.loss.mean", "accuracy": "test.shared.accuracy.mean"}
+    watch(f"{words}: loss {np.mean([history[-1][names['loss']] for history in histories]):.4f}")
+    return {short: [[row[name] for row in history] for history in histories] for short, name in names.items()}
 
 
 def ends(name_of_set: str, populations: Populations, settings: Settings, out: Path, watch: kit.Watch) -> str:
     data, model, rows = populations["one"], ct.mlp(hidden=[settings.hidden]), []
+    cells = kit.Cells(out / "cells", settings, watch)
     figure, plots = pyplot.subplots(1, len(settings.steps), figsize=(6 * len(settings.steps), 4), layout="constrained",
                                     squeeze=False)
     for axes, steps in zip(plots[0], settings.steps, strict=True):
@@ -166,7 +163,7 @@ def ends(name_of_set: str, populations: Populations, settings: Settings, out: Pa
                     recipe = ct.parallel_training(**work) if method == "parallel" else ct.two_way_transfer(
                         **work, merge_step_size=0.5)
                 words = f"{name_of_set}-{name}-{steps}-{size}".replace(", ", "_").replace(" ", "_")
-                found[size] = cell(out / "cells" / f"{words}.json", problem, own, recipe, cohort, settings, watch)
+                found[size] = cells(words, partial(curves, words, problem, own, recipe, cohort, settings, watch))
             last = {size: np.array(each["loss"], float)[:, -1] for size, each in found.items()}
             best = min(last, key=lambda size: np.nan_to_num(last[size].mean(), nan=np.inf))
             curve = np.array(found[best]["loss"], float).mean(axis=0)

@@ -9,12 +9,11 @@ ten smiling faces make a client. Without the files: digits, of which clients kee
 curves: Figures 1a and 2a. dissimilarity: Figure 4 and the first column of Table 2. batches: Figures 7 and 8, larger and
 smaller central batches. trade: Figure 9, smaller steps and more of them. limits: C.4.3, the largest step that
 converges. A cell is one method with one choice of options; its seeds are one program. Its numbers go to DIR/cells at
-once, and a cell that is there is not run again.
+once, and a cell that is there, with the same settings, is not run again.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -155,21 +154,20 @@ class Bench:
         self.name, self.data, self.settings, self.out, self.watch = name, data, settings, out, watch
         self.problem = ct.with_central_loss(ct.classification(data, ct.mlp(hidden=[settings.hidden])))
         self.cohort = min(settings.cohort, data.population)
+        self.cells = kit.Cells(out / "cells", settings, watch)
 
     def cell(self, part: str, words: str, recipe: ct.protocol.Recipe, rounds: int, every: int, seeds: int) -> Cell:
         """The curves of one method, [seeds][evaluations] for each number."""
-        safe = words.replace("/", "over").replace(" ", "_")
-        file = self.out / "cells" / f"{self.name}-{part}-{safe}.json"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        if not file.exists():
+
+        def compute() -> Cell:
             histories = ct.rollouts(self.problem, self.data, recipe, rounds=rounds, clock=ct.rounds(cohort=self.cohort),
                                     seed=list(range(seeds)), evaluate_every=every)
             names = [key for key in histories[0][-1] if key.startswith(("inference.", "server.dissimilarity"))]
-            numbers = {name: [[row[name] for row in history] for history in histories] for name in ("round", *names)}
-            kit.save_numbers(file, numbers)
-            last = [curve[-1] for curve in numbers["inference.shared.auc"]]
+            last = [history[-1]["inference.shared.auc"] for history in histories]
             self.watch(f"{self.name} {part}, {words}: AUC {np.mean(last):.4f}")
-        return json.loads(file.read_text())
+            return {name: [[row[name] for row in history] for history in histories] for name in ("round", *names)}
+
+        return self.cells(f"{self.name}-{part}-{words.replace('/', 'over').replace(' ', '_')}", compute)
 
 
 def curve(cell: Cell, name: str) -> np.ndarray:
