@@ -115,7 +115,7 @@ def delayed(settings: Settings, slow: bool) -> Task:
     durations = np.random.default_rng(0).lognormal(sigma=0.5, size=settings.clients)
     durations[-settings.liars:] *= settings.slower if slow else 1.0
     clock = ct.asynchronous(durations=durations, buffer=settings.buffer)
-    return task._replace(rounds=2 * task.rounds, options={**task.options, "clock": clock}, attacks=4, recipe=ct.ffgg(
+    return task._replace(rounds=2 * task.rounds, options={**task.options, "clock": clock}, attacks=3, recipe=ct.ffgg(
         step_size=task.recipe.options["step_size"] * settings.buffer / settings.clients))
 
 
