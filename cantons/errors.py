@@ -54,6 +54,14 @@ def shown(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
+def with_article(word: str) -> str:
+    """
+    >>> with_article("engine"), with_article("tuple")
+    ('an engine', 'a tuple')
+    """
+    return f"{'an' if word[:1].lower() in 'aeiou' else 'a'} {word}"
+
+
 def listed(names: Sequence[str], most: int = 5) -> str:
     """Some names in a sentence, and how many more there are.
 

@@ -67,10 +67,12 @@ ACCEPT_CHANGES = click.option(
 @click.option("--engine", metavar="NAME", help="Run it on this engine with its defaults, such as ray.")
 @click.option("--address", metavar="HOST:PORT", help="The cluster, for an engine that has one.  [default: its own]")
 @click.option("--resume", is_flag=True, help="Go on with the run in the folder.")
+@click.option("--overwrite", is_flag=True, help="Remove the run in the folder and begin anew.")
 @ACCEPT_CHANGES
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON and nothing else.")
 def run(study: Path, out: Path | None, rounds: int | None, seed: int | None, changes: tuple[str, ...],
-        engine: str | None, address: str | None, resume: bool, accept_changes: bool, as_json: bool) -> None:
+        engine: str | None, address: str | None, resume: bool, overwrite: bool, accept_changes: bool,
+        as_json: bool) -> None:
     """Run the study described in the TOML file STUDY and write its run folder."""
     from cantons.cli import show
     from cantons.cli.changes import parsed
@@ -88,9 +90,11 @@ def run(study: Path, out: Path | None, rounds: int | None, seed: int | None, cha
     apart = {key: value for key, value in changed.items() if key not in ("name", "seed", "rounds")}
     name = ",".join([checked.settings.name or study.stem, *([label(apart)] if apart else [])])
     folder = out or Path("results") / f"{folder_name(name)}-{checked.settings.seed}"
-    if not resume and Folder(folder).has_begun():
-        raise InputError(f"{folder} already holds a run; go on with it (--resume), or choose another folder (--out).")
-    result = checked.run(out=folder, resume=resume, accept_changes=accept_changes, progress=None if as_json else True)
+    if not resume and not overwrite and Folder(folder).has_begun():
+        raise InputError(f"{folder} already holds a run; go on with it (--resume), begin anew (--overwrite), or choose "
+                         "another folder (--out).")
+    result = checked.run(out=folder, resume=resume, overwrite=overwrite, accept_changes=accept_changes,
+                         progress=None if as_json else True)
     if as_json:
         show.as_json(result.summary)
     else:

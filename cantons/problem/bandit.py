@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from cantons.errors import InputError
 from cantons.models import Architecture
+from cantons.problem.arguments import made_for_data
 from cantons.problem.losses import masked_mean
 from cantons.problem.residual import Features, residual
 from cantons.problem.shaped import Shaped, Shapes
@@ -21,6 +22,7 @@ from cantons.protocol import Array, Problem, PyTree, Residual
 from cantons.ranges import checked
 
 
+@made_for_data
 @checked
 def bandit(data: Shaped, *, shared_features: Features = "all", private_features: Features = "all",
            shared_model: Architecture | None = None, private_model: Architecture | None = None) -> Problem:

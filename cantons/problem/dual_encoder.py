@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from cantons.errors import InputError
 from cantons.models.layer import affine, glorot
+from cantons.problem.arguments import made_for_data
 from cantons.problem.losses import masked_mean
 from cantons.problem.normalize import unit_rows
 from cantons.problem.shaped import Shaped
@@ -25,6 +26,7 @@ START = 0.05  # entries of the table begin between minus and plus this
 NEAREST = 10
 
 
+@made_for_data
 @checked
 def dual_encoder(data: Shaped, *, vocabulary: Classes | None = None, width: Count = 16) -> Problem:
     """The next thing, such as a movie, from those before it; scores the loss and recall@10.

@@ -17,6 +17,7 @@ import numpy as np
 from cantons.errors import InputError, one_of, unknown
 from cantons.models import Architecture, Model, Named
 from cantons.models import linear as linear_model
+from cantons.problem.arguments import made_for_data
 from cantons.problem.assemble import is_linear
 from cantons.problem.losses import LOSSES, Loss, masked_mean, same_sign
 from cantons.problem.shaped import Shaped, check_targets, check_tokens
@@ -27,6 +28,7 @@ Features = str | Sequence[Whole]
 NAMED = ("all", "none", "first_half", "second_half")
 
 
+@made_for_data
 @checked
 def residual(data: Shaped, *, shared_features: Features = "all", private_features: Features = "all",
              shared_model: Architecture | None = None, private_model: Architecture | None = None,

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from cantons.errors import InputError, unknown
 from cantons.models import Architecture, Model, Named, architecture
 from cantons.models import linear as linear_model
+from cantons.problem.arguments import made_for_data
 from cantons.problem.assemble import assemble, convex_if_linear
 from cantons.problem.bandit import bandit
 from cantons.problem.dual_encoder import dual_encoder
@@ -23,6 +24,7 @@ from cantons.ranges import NonNegative, checked
 MODELS = ("model", "shared_model", "private_model")  # the options of a problem that are architectures
 
 
+@made_for_data
 @checked
 def classification(data: Shaped, model: Architecture, *, split: Split = "none", l2: NonNegative = 0.0) -> Problem:
     """Softmax cross-entropy with integer labels; scores the loss and the accuracy.
@@ -46,6 +48,7 @@ def classification(data: Shaped, model: Architecture, *, split: Split = "none", 
     return problem._replace(convex=convex_if_linear(model, l2, split))
 
 
+@made_for_data
 @checked
 def regression(data: Shaped, model: Architecture, *, split: Split = "none", labels: Literal["real", "sign"] = "real",
                l2: NonNegative = 0.0) -> Problem:
@@ -59,12 +62,14 @@ def regression(data: Shaped, model: Architecture, *, split: Split = "none", labe
     return problem._replace(convex=convex_if_linear(model, l2, split), numeric_targets=True)
 
 
+@made_for_data
 @checked
 def logistic(data: Shaped, *, split: Split = "none", l2: NonNegative = 0.0) -> Problem:
     """Multinomial logistic regression: classification with the linear model."""
     return classification(data, linear_model(), split=split, l2=l2)
 
 
+@made_for_data
 @checked
 def linear(data: Shaped, *, split: Split = "none", labels: Literal["real", "sign"] = "real",
            l2: NonNegative = 0.0) -> Problem:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import jax.numpy as jnp
 
+from cantons.problem.arguments import made_for_data
 from cantons.problem.losses import masked_mean
 from cantons.problem.shaped import Shaped
 from cantons.protocol import Array, Convex, Problem
@@ -18,6 +19,7 @@ LOSSES = {
 }
 
 
+@made_for_data
 @checked
 def target(data: Shaped, *, loss: Literal["half_squared", "absolute", "linear"] = "half_squared", start: Finite = 0.0,
            split: Literal["none", "all"] = "none") -> Problem:

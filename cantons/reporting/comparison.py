@@ -91,7 +91,7 @@ def compare(*studies: AnyStudy | str | Path, seeds: int = 3, out: str | Path = "
         raise InputError("no study was given; give at least one.")
     chosen = [algorithm] if isinstance(algorithm, str | Recipe | Mapping) else list(algorithm)
     if chosen and len(studies) > 1:
-        raise InputError("--algorithm takes the place of the algorithm in one study; give a single study with it.")
+        raise InputError("algorithm takes the place of the algorithm in one study; give a single study with it.")
     check("seeds", Count, seeds)
     folder, page = Path(out), Path(out) / "report.html"
     changes = {**(set or {}), **({} if rounds is None else {"rounds": rounds})}

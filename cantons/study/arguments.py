@@ -8,7 +8,7 @@ from typing import Any
 
 from cantons.attack import Byzantine
 from cantons.data import Federation
-from cantons.errors import InputError, shown
+from cantons.errors import InputError, shown, with_article
 from cantons.protocol import Problem, Recipe
 from cantons.study.registry import ENGINE, REGISTRY
 
@@ -32,12 +32,6 @@ def check_arguments(problem: Any, data: Any, algorithm: Any, **others: Any) -> N
         raise InputError(f"{name} is {_described(value)}; give {_wanted(name, value)}.")
 
 
-def check_federation(maker: str, data: Any) -> None:
-    """Refuse what is no federation, where a problem is made for one."""
-    if not isinstance(data, Federation):
-        raise InputError(f"{maker} is made for data, and this is {_described(data)}; give {_wanted('data', data)}.")
-
-
 def kind_of(value: Any) -> str | None:
     """Of which kind a part is; None for what is no part."""
     if isinstance(value, Recipe):
@@ -50,7 +44,7 @@ def kind_of(value: Any) -> str | None:
 
 
 def _named(kind: str) -> str:
-    return kind if kind == "data" else f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+    return kind if kind == "data" else with_article(kind)
 
 
 def _described(value: Any) -> str:
@@ -59,7 +53,7 @@ def _described(value: Any) -> str:
         return _named(kind)
     if callable(value) and hasattr(value, "__name__"):
         return f"the function {value.__name__} itself" if not inspect.isclass(value) else f"the class {value.__name__}"
-    return f"the text {shown(value)}" if isinstance(value, str) else f"a {type(value).__name__}"
+    return f"the text {shown(value)}" if isinstance(value, str) else with_article(type(value).__name__)
 
 
 def _wanted(name: str, value: Any) -> str:
@@ -68,5 +62,6 @@ def _wanted(name: str, value: Any) -> str:
         return f"what it makes: {value.__name__}({'data' if name == 'problem' else '...'})"
     near = difflib.get_close_matches(value, REGISTRY[name], n=1) if isinstance(value, str) else []
     if near:
-        return f"what that function makes: ct.{near[0]}({'data' if name == 'problem' else '...'})"
+        function = REGISTRY[name][near[0]].__name__
+        return f"what that function makes: ct.{function}({'data' if name == 'problem' else '...'})"
     return f"{_named(name)}, such as ct.{MADE[name]}"

@@ -15,6 +15,7 @@ from cantons.errors import InputError, shown
 OURS = Path(__file__).parents[1]
 LIBRARIES = [Path(path) for path in {*site.getsitepackages(), site.getusersitepackages(),
                                      *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))}]
+PROMPTS = ("<stdin>", "<ipython-input")  # what is typed has no file
 
 
 @contextmanager
@@ -38,6 +39,21 @@ def blame_user(name: str = "", anywhere: bool = True) -> Iterator[None]:
                          f"{': ' if said else ''}{said}{where}.") from error
 
 
+@contextmanager
+def point_at_user() -> Iterator[None]:
+    """Leave an exception what it is, and add a note that names the last of the user's own lines on its way."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        place = users_place(error.__traceback__)
+        if place is not None:
+            error.add_note(f"It came from {place.name} ({place.filename}, line {place.lineno}: "
+                           f"{(place.line or '').strip()}).")
+        raise
+
+
 def users_place(trace: TracebackType | None) -> traceback.FrameSummary | None:
     """The last frame in a file that is neither ours nor a library's; who called us is not in the trace."""
     users = [frame for frame in traceback.extract_tb(trace) if _is_users(Path(frame.filename))]
@@ -45,5 +61,7 @@ def users_place(trace: TracebackType | None) -> traceback.FrameSummary | None:
 
 
 def _is_users(file: Path) -> bool:
+    if str(file).startswith(PROMPTS):
+        return True
     return file.is_absolute() and OURS not in file.parents and not any(
         library in file.parents for library in LIBRARIES)

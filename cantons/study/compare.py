@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from cantons.clock import rounds
 from cantons.data import Federation
-from cantons.errors import InputError, unknown
+from cantons.errors import InputError, unknown, with_article
 from cantons.files import folder_name, without_separators
 from cantons.protocol import Recipe
 from cantons.study.callbacks import Callback
@@ -97,7 +97,7 @@ def of_algorithms(given: Any, algorithms: Sequence[str | Mapping[str, Any] | Rec
     """
     study = as_study(given, changes)
     if study.stages:
-        raise InputError(f"{study.source} has stages, each with an algorithm of its own; leave --algorithm out, and "
+        raise InputError(f"{study.source} has stages, each with an algorithm of its own; leave algorithm out, and "
                          "compare study files.")
     own = {key: value for key, value in study.algorithm().items() if key != "name"}
     methods = []
@@ -126,8 +126,8 @@ def _named(algorithm: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         return parsed_algorithm(algorithm)
     if isinstance(algorithm, Mapping) and isinstance(algorithm.get("name"), str):
         return algorithm["name"], {key: value for key, value in algorithm.items() if key != "name"}
-    raise InputError(f"algorithm is a {type(algorithm).__name__}; give names, such as \"fedprox,mu=0.1\", tables, or "
-                     "what such a function makes: ct.fedprox(mu=0.1).")
+    raise InputError(f"algorithm is {with_article(type(algorithm).__name__)}; give names, such as "
+                     "\"fedprox,mu=0.1\", tables, or what such a function makes: ct.fedprox(mu=0.1).")
 
 
 def _versions(given: Any, seeds: int, changes: Mapping[str, Any]) -> list[AnyStudy]:

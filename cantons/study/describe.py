@@ -22,6 +22,7 @@ from cantons.ranges import Range, alternatives, note
 from cantons.study.blame import blame_user
 from cantons.study.example import example_problems, first_fitting, random_sequences
 from cantons.study.registry import REGISTRY, make, part
+from cantons.study.stage_tables import STAGE
 
 
 class Option(NamedTuple):
@@ -90,16 +91,23 @@ def without_options(docstring: str, names: Iterable[str]) -> str:
 
 
 def federation_of(name: str, options: Mapping[str, Any]) -> Federation:
-    """The data called `name`, made with `options`; or the data of a study file, its [data] changed by them."""
+    """The data called `name`, made with `options`; or the data of a study file, with some keys changed by them."""
     from cantons.study.read import check_part, read_study
 
     if not name.endswith(".toml"):
         return make("data", check_part(name, "data", {"name": name, **options}))
-    study = read_study(Path(name), {f"data.{key}": value for key, value in options.items()})
+    study = read_study(Path(name), {_key_of_study(key): value for key, value in options.items()})
     try:
         return study.federation()
     except InputError as error:
         raise InputError(f"{name}: {error}") from error
+
+
+def _key_of_study(key: str) -> str:
+    """A key as `run --set` has it, such as data.path; one without its table is an option of the data."""
+    from cantons.study.read import TABLES
+
+    return key if key.partition(".")[0] in (*TABLES, STAGE) and "." in key else f"data.{key}"
 
 
 def what_travels(recipe: Recipe) -> tuple[list, list, str]:

@@ -19,6 +19,7 @@ import io
 import json
 import os
 import platform
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import metadata
@@ -69,8 +70,9 @@ class Folder:
         self.lock: Lock | None = None
         self.complaints: list[str] = []  # what was found damaged, in sentences
 
-    def open(self, study: Mapping[str, Any], resume: bool, accept_changes: bool = False) -> Folder:
-        """Create the folder, or check that it holds this very study; from now on it is locked."""
+    def open(self, study: Mapping[str, Any], resume: bool, accept_changes: bool = False,
+             overwrite: bool = False) -> Folder:
+        """Create the folder, or check that it holds this very study, or empty it; from now on it is locked."""
         with explain(self.path):
             self._check_ours()
         make_folder(self.path)
@@ -78,9 +80,12 @@ class Folder:
         try:
             with explain(self.path):
                 self._check_ours()  # again: what was written until now is seen now
+                if overwrite:
+                    self._remove_run()
                 begun = self.has_begun()
                 if begun and not resume:
-                    raise InputError(f"{self.path} already holds a run; resume it (--resume), or choose another "
+                    raise InputError(f"{self.path} already holds a run; go on with it by --resume (in Python: "
+                                     "resume=True), begin anew by --overwrite (overwrite=True), or choose another "
                                      "folder.")
             if begun:
                 self.compare(study, accept_changes)
@@ -95,12 +100,13 @@ class Folder:
         return self
 
     @contextmanager
-    def opened(self, study: Mapping[str, Any], resume: bool, accept_changes: bool = False) -> Iterator[Folder]:
+    def opened(self, study: Mapping[str, Any], resume: bool, accept_changes: bool = False,
+               overwrite: bool = False) -> Iterator[Folder]:
         """Open it unless it is, and leave it as it was."""
         if self.lock is not None:
             yield self
         else:
-            with self.open(study, resume, accept_changes):
+            with self.open(study, resume, accept_changes, overwrite):
                 yield self
 
     def close(self) -> None:
@@ -169,6 +175,14 @@ class Folder:
                            (self.clients_file, read_clients)):
             if path.exists() and not _is_sound(read, self.path):
                 self.complaints.append(f"{path} is damaged: it is kept as {set_aside(path).name}, and made again.")
+
+    def _remove_run(self) -> None:
+        """Remove what a run has left here, and nothing else; the study, which makes this a run folder, goes last."""
+        for folder in (self.path / "checkpoints", self.path / STAGES):
+            if folder.is_dir():
+                shutil.rmtree(folder)
+        for path in (self.events_file, *(self.path / name for name in reversed(FILES))):
+            path.unlink(missing_ok=True)
 
     def begin(self, study: Mapping[str, Any]) -> None:
         """Write down what is run, and where; the study comes first, because it is what makes this a run folder."""

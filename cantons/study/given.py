@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cantons.data import Federation
-from cantons.errors import InputError, unknown
+from cantons.errors import InputError, unknown, with_article
 from cantons.protocol import Problem, Recipe
 from cantons.study.arguments import check_arguments
 from cantons.study.read import Settings, check_part, read_study
@@ -83,7 +83,7 @@ def as_study(given: Any, changes: Mapping[str, Any] | None = None) -> AnyStudy:
         return given.changed(changes) if changes else given
     if isinstance(given, str | Path):
         return read_study(given, changes)
-    raise InputError(f"a study is a {type(given).__name__}; give the path of a study file, or "
+    raise InputError(f"a study is {with_article(type(given).__name__)}; give the path of a study file, or "
                      "Study(problem, data, algorithm, rounds=...).")
 
 

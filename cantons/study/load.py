@@ -86,7 +86,8 @@ def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recip
             raise InputError(f"cannot read {path} back: {error}") from error
         found = Checkpoints(path / "checkpoints").newest(template)
         if found is None or not found[1]:
-            raise InputError(f"{path} holds no sound checkpoint yet; let the run go on (--resume) or finish.")
+            raise InputError(f"{path} holds no sound checkpoint yet; let the run finish, or go on by --resume (in "
+                             "Python: resume=True).")
         _check_checkpoint(there, found[1])
     give_back()
     return Trained(problem, honest, found[0], data, study["seed"], study["precision"])

@@ -235,7 +235,7 @@ def _checked(source: str, where: str, kind: str, table: Any, folder: Path | None
     if kind == "central" and table["name"] not in CENTRAL:
         kind = "data"  # of its own
     try:
-        function = part(kind, table["name"])
+        function = part(kind, table["name"], folder)
     except InputError as error:
         raise InputError(f"{source}: {where}.name: {error}") from error
     if not callable(function):

@@ -106,7 +106,7 @@ def read_evaluations(folder: Path) -> list[dict[str, Any]]:
         round = row.get("round")
         if not COUNT.holds(round) or (rows and round <= rows[-1]["round"]):
             raise InputError(f"{where} has the round {json.dumps(round)}, where a whole number above the one before "
-                             "belongs; go on with the run (--resume), or remove the line.")
+                             "belongs; go on with the run by --resume (in Python: resume=True), or remove the line.")
         rows.append(row)
     return rows
 

@@ -8,10 +8,11 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from cantons import aggregate, algorithm, attack, clock, data, engine, models, problem
-from cantons.errors import InputError, shown, unknown
+from cantons.errors import InputError, shown, unknown, with_article
 from cantons.options import options_of
 from cantons.protocol import CentralLoss, Engine, Problem, Recipe
 from cantons.ranges import alternatives
@@ -42,14 +43,14 @@ DECORATORS = {"data": "cantons.data.recorded", "aggregate": "cantons.recipe.rule
               **{kind: f"cantons.recipe.{kind}" for kind in OURS}}
 
 
-def part(kind: str, name: str) -> Callable[..., Any]:
-    """The function behind a name.
+def part(kind: str, name: str, beside: Path | None = None) -> Callable[..., Any]:
+    """The function behind a name; a module of the user's may be in the folder `beside` too.
 
     >>> part("algorithm", "fedavg").__name__
     'fedavg'
     """
     if ":" in name:
-        return _imported(kind, name)
+        return _imported(kind, name, beside)
     if name not in REGISTRY[kind]:
         raise unknown(kind, name, REGISTRY[kind])
     return REGISTRY[kind][name]
@@ -179,14 +180,20 @@ def foreign_parts(*tables: Any) -> list[str]:
     return [name for name in names_in(*tables) if ":" in name and name.partition(":")[0].split(".")[0] != "cantons"]
 
 
-def _imported(kind: str, name: str) -> Callable[..., Any]:
+def _imported(kind: str, name: str, beside: Path | None) -> Callable[..., Any]:
     """Import the module, and give back what it holds under that name if it is marked as a part of this kind."""
     module, _, function = name.partition(":")
-    where = "write module:function, with the module in the current folder or installed."
+    where = "write module:function, with the module in the current folder, beside the study or installed."
+    if module.endswith(".py"):
+        raise InputError(f"{shown(name)} is no name of {_one(kind)}; write {Path(module).stem}:{function}, without the "
+                         "folder and .py, and have the module in the current folder, beside the study or installed.")
     if not all(word.isidentifier() for word in (*module.split("."), function)):
         raise InputError(f"{shown(name)} is no name of {_one(kind)}; {where}")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    here = os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    if beside is not None and str(beside.resolve()) not in sys.path:
+        sys.path.insert(sys.path.index(here) + 1, str(beside.resolve()))
     try:
         with blame_user(name, anywhere=False):
             found = getattr(importlib.import_module(module), function)
@@ -218,4 +225,4 @@ def _marked(kind: str, name: str, found: Any) -> Callable[..., Any]:
 
 def _one(kind: str) -> str:
     """In words: "an engine"; data has no article."""
-    return kind if kind == "data" else f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
+    return kind if kind == "data" else with_article(kind)

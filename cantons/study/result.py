@@ -102,8 +102,10 @@ class Trained(Displayed):
                 shape = self.input_shape
                 if shape is None or not hasattr(rows, "shape") or rows.shape[1:] == shape:
                     raise
+                instead = (f"this may be a single row: give inputs[None], of shape {(1, *shape)}"
+                           if rows.shape == shape else "give one such row per example")
                 raise InputError(f"inputs have shape {rows.shape}, and the model was trained on rows of shape {shape}; "
-                                 "give one such row per example.") from error
+                                 f"{instead}.") from error
 
     @property
     def input_shape(self) -> tuple[int, ...] | None:

@@ -25,7 +25,7 @@ from cantons.study.folder import STAGES, Folder
 from cantons.study.progress import watching
 from cantons.study.resolve import VALIDATION, Resolved, check_start, resolve, sample_clients
 from cantons.study.result import Result, Trained
-from cantons.study.run import play
+from cantons.study.run import check_folder_options, play
 from cantons.study.warm_start import check_follows, start_from
 
 # What a later stage says of an earlier one. Seeds are left out: they follow from that of the study.
@@ -34,20 +34,19 @@ SAID = ("rounds", "problem", "algorithm", "clock", "aggregate")
 
 def run_stages(data: Federation, stages: Mapping[str, Mapping[str, Any]], *, seed: int = 0, precision: str = "float32",
                validation: float | None = None, engine: Engine | None = None, out: str | Path | None = None,
-               resume: bool = False, accept_changes: bool = False, callbacks: Callbacks = (),
+               resume: bool = False, overwrite: bool = False, accept_changes: bool = False, callbacks: Callbacks = (),
                progress: bool | None = True, name: str | None = None, **common: Any) -> Result:
     """Run several stages, each from the end of the one before: its shared part and every client's private part.
 
     `stages` are {name: {"problem": ..., "algorithm": ..., "rounds": ...}}, with arguments of `run`; `common` has those
     of all stages that say nothing else. The result is that of the last stage, and those of the others are in its
     `before`. With `out`, the last stage's run folder is there, and those of the others in its folder `stages`;
-    `resume=True` goes on within whichever stage was stopped, to the same bits.
+    `resume=True` goes on within whichever stage was stopped, to the same bits; `overwrite=True` begins anew.
     """
     engine = engine or Local()
     runs = resolve_stages(data, stages, seed=seed, precision=precision, validation=validation, engine=engine, name=name,
                           **common)
-    if resume and out is None:
-        raise InputError("resume needs the folder of the run to go on with: give out.")
+    check_folder_options(out, resume, overwrite)
     again = f"go on with --resume --out {out} (in Python: run_stages(..., out=..., resume=True))."
     *_, last = runs
     results: dict[str, Result] = {}
@@ -55,7 +54,7 @@ def run_stages(data: Federation, stages: Mapping[str, Mapping[str, Any]], *, see
     with watching(progress) as watchers, ExitStack() as opened:
         callbacks = [*callbacks, *watchers]
         folder = None if out is None else opened.enter_context(
-            Folder(Path(out)).open(runs[last].study, resume, accept_changes))
+            Folder(Path(out)).open(runs[last].study, resume, accept_changes, overwrite))
         for stage, (label, run) in zip(stages, runs.items(), strict=True):
             if result is not None:
                 with _naming(stage):

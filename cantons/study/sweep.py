@@ -162,7 +162,8 @@ def _is_finished(run: Run, watcher: Callback) -> bool:
     rounds = read_table(folder.study_file).get("rounds")
     if rounds != run.ready.study["rounds"]:
         raise InputError(f"{folder.path} holds this run with {rounds} rounds, here there are "
-                         f"{run.ready.study['rounds']}; ask for as many, or choose another folder (--out).")
+                         f"{run.ready.study['rounds']}; ask for as many, or choose another folder by --out (in Python: "
+                         "out=...).")
     if changes:
         watcher.noticed(f"{folder.path} was made elsewhere and is kept: {', '.join(changes)}.")
     return True

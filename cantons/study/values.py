@@ -33,7 +33,7 @@ def parsed_algorithm(text: str) -> tuple[str, dict[str, Any]]:
     for option in options:
         key, equals, value = option.partition("=")
         if not equals or not key:
-            raise InputError(f"--algorithm got {shown(text)}; write a name, or a name with options, as in "
+            raise InputError(f"algorithm got {shown(text)}; write a name, or a name with options, as in "
                              "fedprox,mu=0.1.")
         found[key.strip()] = parsed_value(value)
     return name, found

@@ -133,11 +133,11 @@ def test_a_changed_study_is_the_study_made_with_that_value(study, parts):
 
 @pytest.mark.parametrize("attempt, words", [
     (lambda study: ct.compare(), "no study was given"),
-    (lambda study: ct.compare(3), "a study is a int; give the path of a study file"),
+    (lambda study: ct.compare(3), "a study is an int; give the path of a study file"),
     (lambda study: ct.compare(study, study), "two of the methods are called 'fedavg'"),
     (lambda study: ct.compare(study, study, algorithm=["fedavg"]), "give a single study"),
     (lambda study: ct.compare(study, algorithm=["fedavgg"]), "Did you mean 'fedavg'"),
-    (lambda study: ct.compare(study, algorithm=[3]), "algorithm is a int; give names"),
+    (lambda study: ct.compare(study, algorithm=[3]), "algorithm is an int; give names"),
     (lambda study: ct.compare(study, set={"seed": 3}), "in Python: seeds=3"),
     (lambda study: ct.compare(study, set={"data.clients": 3}), "the data of a study made in Python is fixed"),
     (lambda study: ct.compare(study, set={"algorithm.stepsize": 3}), "Did you mean 'step_size'"),
