@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from cantons.clock.durations import Durations, durations_of
 from cantons.clock.staleness import Staleness, staleness_of
 from cantons.errors import InputError
-from cantons.protocol import Algorithm, Array, Asynchronous, Averages, Clock, Event, Key, Plan, keep
+from cantons.protocol import Algorithm, Array, Asynchronous, Averages, Clock, Event, Job, Key, Plan, keep
 from cantons.ranges import INT32, Count
 from cantons.recipe import clock
 from cantons.shuffle import permutation
@@ -25,16 +25,6 @@ from cantons.shuffle import permutation
 # Of the run's key; no round has such a number.
 STREAM = 2**32 - 1
 FIRST, DRAWS, JOBS, SPEEDS = range(4)
-
-
-class Job(NamedTuple):
-    """A job under way."""
-
-    client: Array  # int32; `population`: there is none
-    number: Array  # int32: among its client's, from 0
-    version: Array  # int32: how many events there had been when it began
-    place: Array  # int32: of the message it began with
-    left: Array  # float32: the time until it ends, after the last event
 
 
 class Jobs(NamedTuple):
@@ -94,11 +84,14 @@ def asynchronous(population: int, *, concurrency: Count | None = None, buffer: C
 
     def next_event(arrays, key: Key, jobs: Jobs, round: Array) -> tuple[Event, Jobs]:
         ends = _first_to_end(jobs.rows, buffer, population)
+        # Whoever answers first waits for the last; a job of one who waits may have ended meanwhile.
+        elapsed = jnp.where(ends < concurrency, jobs.rows.left[ends], 0).max()
+        return end_jobs(arrays, key, jobs, round, ends, elapsed)
+
+    def end_jobs(arrays, key: Key, jobs: Jobs, round: Array, ends: Array, elapsed: Array) -> tuple[Event, Jobs]:
         there = ends < concurrency
         ended: Job = jax.tree.map(lambda leaf: leaf[ends], jobs.rows)
         clients = jnp.where(there, ended.client, population)
-        # Whoever answers first waits for the last; a job of one who waits may have ended meanwhile.
-        elapsed = jnp.where(there, ended.left, 0).max()
         jobs = jobs._replace(
             rows=jobs.rows._replace(client=jobs.rows.client.at[ends].set(population, mode="drop"),
                                     left=jnp.maximum(jobs.rows.left - elapsed, 0)),
@@ -131,7 +124,8 @@ def asynchronous(population: int, *, concurrency: Count | None = None, buffer: C
                              "drawn may have several under way; use next = \"same\".")
 
     return Clock(buffer, buffer == 1 or next == "same", arrays, no_plan, actors_hear=True, check=check,
-                 asynchronous=Asynchronous(places, begin, next_event, staleness_of(staleness)),
+                 asynchronous=Asynchronous(places, begin, next_event, staleness_of(staleness),
+                                           *((lambda jobs: jobs.rows, end_jobs) if durations == "constant" else ())),
                  probed=anybody(population, buffer))
 
 
