@@ -548,6 +548,16 @@ class Event(NamedTuple):
     counts: Array | None = None  # int32[slots]: how often its upload enters the aggregate; None = once
 
 
+class Job(NamedTuple):
+    """A job under way."""
+
+    client: Array  # int32; `population`: there is none
+    number: Array  # int32: among its client's, from 0
+    version: Array  # int32: how many events there had been when it began
+    place: Array  # int32: of the message it began with
+    left: Array  # float32: the virtual time until it ends, after the last event
+
+
 class Asynchronous(NamedTuple):
     """What a clock of events adds: jobs that begin with one message and end while others are under way.
 
@@ -559,6 +569,10 @@ class Asynchronous(NamedTuple):
     next: Callable[[PyTree, Key, PyTree, Array], tuple[Event, PyTree]]  # (arrays, key, jobs, round) -> (event, jobs)
     # delay -> what the value of an upload is multiplied by; None: nothing. (A weight would cancel in the mean of one.)
     staleness: Callable[[Array], Array] | None = None
+    # Two more for engines on which time is real; None: this clock has a time of its own.
+    under_way: Callable[[PyTree], Job] | None = None  # jobs -> one row for each
+    # (arrays, key, jobs, round, the rows that end, in ascending client, and the time since) -> (event, jobs)
+    end: Callable[[PyTree, Key, PyTree, Array, Array, Array], tuple[Event, PyTree]] | None = None
     # (arrays, a factor for each client) -> arrays under which its jobs take so many times as long; None: they cannot
     slow: Callable[[PyTree, np.ndarray], PyTree] | None = None
 

@@ -56,7 +56,9 @@ def mistimed(clock: Clock, attack: Attack, liars: np.ndarray) -> Clock:
         if events is None or events.slow is None:
             raise InputError("liars can be slow only where jobs take their time, and the server goes on; use the clock "
                              "asynchronous, or another attack.")
-        clock = clock._replace(arrays=events.slow(clock.arrays, np.where(liars, attack.slower, 1.0)))
+        # In virtual time only: an engine on which time is real cannot slow anybody down.
+        clock = clock._replace(arrays=events.slow(clock.arrays, np.where(liars, attack.slower, 1.0)),
+                               asynchronous=events._replace(under_way=None, end=None))
     return silenced(clock, liars) if attack.silent else clock
 
 
@@ -69,16 +71,19 @@ def silenced(clock: Clock, liars: np.ndarray) -> Clock:
         found = clock.plan(arrays, key, round)
         return found._replace(counts=jnp.where(_lies(liars, found.ids), 0, found.counts))
 
-    def following(given, key, jobs, round):
-        assert events is not None
-        arrays, liars = given
-        event, jobs = events.next(arrays, key, jobs, round)
-        return event._replace(counts=1 - _lies(liars, event.ids).astype(jnp.int32)), jobs
+    def unheard(following):
+        def event(given, *rest):
+            arrays, liars = given
+            found, jobs = following(arrays, *rest)
+            return found._replace(counts=1 - _lies(liars, found.ids).astype(jnp.int32)), jobs
+
+        return event
 
     probed = clock.probed
     return clock._replace(
         arrays=(clock.arrays, liars), plan=plan,
-        asynchronous=events and events._replace(begin=lambda given, key: events.begin(given[0], key), next=following),
+        asynchronous=events and events._replace(begin=lambda given, key: events.begin(given[0], key),
+                                                next=unheard(events.next), end=events.end and unheard(events.end)),
         probed=probed and (lambda given, key, round: probed(given[0], key, round)))
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from cantons.clock.durations import Durations, durations_of
 from cantons.clock.staleness import Staleness, staleness_of
 from cantons.errors import InputError
-from cantons.protocol import Algorithm, Array, Asynchronous, Averages, Clock, Event, Key, Plan, PyTree, keep
+from cantons.protocol import Algorithm, Array, Asynchronous, Averages, Clock, Event, Job, Key, Plan, PyTree, keep
 from cantons.ranges import INT32, Count
 from cantons.recipe import clock
 from cantons.shuffle import permutation
@@ -31,16 +31,6 @@ FIRST, DRAWS, JOBS, SPEEDS = range(4)
 class Arrays(NamedTuple):
     durations: PyTree
     factors: Any = ()  # [population]: what each client's are multiplied by
-
-
-class Job(NamedTuple):
-    """A job under way."""
-
-    client: Array  # int32; `population`: there is none
-    number: Array  # int32: among its client's, from 0
-    version: Array  # int32: how many events there had been when it began
-    place: Array  # int32: of the message it began with
-    left: Array  # float32: the time until it ends, after the last event
 
 
 class Jobs(NamedTuple):
@@ -101,11 +91,14 @@ def asynchronous(population: int, *, concurrency: Count | None = None, buffer: C
 
     def next_event(arrays: Arrays, key: Key, jobs: Jobs, round: Array) -> tuple[Event, Jobs]:
         ends = _first_to_end(jobs.rows, buffer, population)
+        # Whoever answers first waits for the last; a job of one who waits may have ended meanwhile.
+        elapsed = jnp.where(ends < concurrency, jobs.rows.left[ends], 0).max()
+        return end_jobs(arrays, key, jobs, round, ends, elapsed)
+
+    def end_jobs(arrays: Arrays, key: Key, jobs: Jobs, round: Array, ends: Array, elapsed: Array) -> tuple[Event, Jobs]:
         there = ends < concurrency
         ended: Job = jax.tree.map(lambda leaf: leaf[ends], jobs.rows)
         clients = jnp.where(there, ended.client, population)
-        # Whoever answers first waits for the last; a job of one who waits may have ended meanwhile.
-        elapsed = jnp.where(there, ended.left, 0).max()
         jobs = jobs._replace(
             rows=jobs.rows._replace(client=jobs.rows.client.at[ends].set(population, mode="drop"),
                                     left=jnp.maximum(jobs.rows.left - elapsed, 0)),
@@ -137,9 +130,11 @@ def asynchronous(population: int, *, concurrency: Count | None = None, buffer: C
             raise InputError("its clients are told which of their uploads arrived, one at a time, and a client that is "
                              "drawn may have several under way; use next = \"same\".")
 
+    events = Asynchronous(places, begin, next_event, staleness_of(staleness), slow=slow)
+    if isinstance(durations, str) and durations == "constant":  # no times were asked for: they may be real ones
+        events = events._replace(under_way=lambda jobs: jobs.rows, end=end_jobs)
     return Clock(buffer, buffer == 1 or next == "same", Arrays(measured), no_plan, actors_hear=True, check=check,
-                 asynchronous=Asynchronous(places, begin, next_event, staleness_of(staleness), slow),
-                 probed=anybody(population, buffer))
+                 asynchronous=events, probed=anybody(population, buffer))
 
 
 def slow(arrays: Arrays, factors: np.ndarray) -> Arrays:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -72,6 +72,13 @@ def events_of(clock: Clock, key: Key, population: int, count: int) -> Events:
     unended = number >= ended[begun]
     return Events(event.ids, event.job, event.version, event.elapsed,
                   np.stack([begun, number, version], axis=1)[unended].astype(np.int32))
+
+
+def recorded_events(events: Sequence[Sequence], under_way: Sequence[Sequence[int]]) -> Events:
+    """What an engine with real delays has written down: of each event (clients, jobs, versions, time since)."""
+    client, job, version, elapsed = zip(*events, strict=True)
+    return Events(np.array(client, np.int32), np.array(job, np.int32), np.array(version, np.int32),
+                  np.array(elapsed, np.float32), np.array(under_way, np.int32).reshape(-1, 3))
 
 
 def as_arrays(events: Events, clients: Population, held: Examples | None = None) -> Mapping[str, np.ndarray]:

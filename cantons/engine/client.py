@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from cantons.engine.aggregation import Aggregation
 from cantons.engine.mapping import trace_once
 from cantons.engine.summands import weigh
-from cantons.protocol import Algorithm, Array, Client, Data, Key, Message, PyTree, Receipt
+from cantons.protocol import Algorithm, Array, Client, Data, Key, Message, PyTree, Receipt, Upload
 
 
 class Slot(NamedTuple):
@@ -72,19 +72,26 @@ def take_turn(algorithm: Algorithm, aggregation: Aggregation, rule: PyTree, mess
         upload, moved = algorithm.client_update(slot.key, sent, client, data)
         upload = as_arrays(upload)
         usable = finite(upload)
-        arrives = usable & (slot.counts > 0)
         # An upload that is lost leaves its client as it was: half of an exchange would never be mended.
         row = where(usable, moved, client)
-        carried = aggregation.carry(rule, upload, sent)
-        if aggregation.adds:
-            return weigh(arrives, slot.counts, carried), Turn(row, ~usable)
-        return (), Turn(row, ~usable, where(arrives, carried, jax.tree.map(jnp.zeros_like, carried)))
+        summand, carried = take_upload(aggregation, rule, slot, upload, sent, usable)
+        return summand, Turn(row, ~usable, carried)
 
     if always_acts:
         return act()
     act, shapes = trace_once(act)
     summand, turn = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     return jax.lax.cond(slot.acts, act, lambda: (summand, turn._replace(row=client)))
+
+
+def take_upload(aggregation: Aggregation, rule: PyTree, slot: Slot, upload: Upload, sent: Message,
+                usable: Array) -> tuple[PyTree, PyTree]:
+    """What a rule gets of an upload: a summand, or what is stacked; the other is empty."""
+    arrives = usable & (slot.counts > 0)
+    carried = aggregation.carry(rule, upload, sent)
+    if aggregation.adds:
+        return weigh(arrives, slot.counts, carried), ()
+    return (), where(arrives, carried, jax.tree.map(jnp.zeros_like, carried))
 
 
 def _unknown(leaf: Array) -> Array:

@@ -102,6 +102,9 @@ class LocalSession:
 
     def restore(self, snapshots: Sequence[Snapshot]) -> State:
         (snapshot,) = snapshots
+        if self.clock.asynchronous is not None and snapshot.outside is not None:
+            raise InputError("this run was begun with real delays, which this engine does not have; go on with the "
+                             "engine it began with.")
         return replicated(self.mesh, jax.tree.map(_copied, snapshot.state))
 
     def prepare(self, state: State) -> None:

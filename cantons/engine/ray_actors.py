@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Container, Sequence
+from typing import Any, NamedTuple
 
 from cantons.engine.ray_cluster import Cluster
 from cantons.engine.shard import Share, Work
@@ -18,6 +18,16 @@ from cantons.errors import InputError
 
 BIRTH_SECONDS = 60.0  # how long a new actor may take to answer before its shards go to the others
 ATTEMPTS = 5  # deaths over one job, after which the job is to blame
+
+
+class Call(NamedTuple):
+    """What a shard is asked."""
+
+    ticket: int
+    number: int  # of the shard
+    method: str
+    arguments: tuple
+    deaths: int = 0  # actors that died over it
 
 
 class Actors:
@@ -31,6 +41,9 @@ class Actors:
         self._born: dict[Any, tuple[Any, float]] = {}  # {first answer: (actor, when to give it up)}
         self._homes: dict[int, Any] = {}  # {shard: actor}
         self._opened: dict[int, Any] = {}  # {shard: the reply when it was last opened}
+        self._sent = 0
+        self._waiting: dict[Any, tuple[Call, Any]] = {}  # {reply to come: (what was asked, whom)}
+        self._replies: dict[int, Any] = {}  # {call: its reply}, in the order in which they came
         self.lost = 0
         try:
             self._work = self._ray.put(work)
@@ -48,44 +61,60 @@ class Actors:
 
     def ask(self, method: str, arguments: Sequence[tuple]) -> list[Any]:
         """What all shards reply, each to its own arguments. While one is replaced, the others work on."""
-        replies: dict[int, Any] = {}
-        deaths: Counter[int] = Counter()
-        waiting = dict(self._send(number, method, given) for number, given in enumerate(arguments))
-        while waiting:
-            done, _ = self._ray.wait(list(waiting), num_returns=1, timeout=1.0 if self._born else None)
-            for reference in done:
-                number, actor = waiting.pop(reference)
-                try:
-                    replies[number] = self._ray.get(reference)
-                except self._lost_errors as error:
-                    deaths[number] += 1
-                    if deaths[number] == ATTEMPTS:
-                        raise InputError(f"{ATTEMPTS} actors died over the same work ({method}), the last with: "
-                                         f"{' '.join(str(error).split())[:300]}") from error
-                    self._bury(actor)
-                    waiting |= dict([self._send(number, method, arguments[number])])
-                except self._ray.exceptions.RayTaskError as error:
-                    raise self._cause(number, error) from error
-            self._look_at_births()
-        return [replies[number] for number in range(len(arguments))]
+        tickets = [self.send(number, method, given) for number, given in enumerate(arguments)]
+        while not self._replies.keys() >= set(tickets):
+            self._wait()
+        return [self._replies.pop(ticket) for ticket in tickets]
+
+    def send(self, number: int, method: str, arguments: tuple) -> int:
+        """Ask one shard, and wait for nothing; the reply comes under the number that is returned."""
+        self._sent += 1
+        self._dispatch(Call(self._sent, number, method, arguments))
+        return self._sent
+
+    def receive(self, tickets: Container[int]) -> list[tuple[int, Any]]:
+        """The replies to some calls in the order in which they came: all that are here, and at least one."""
+        while not (here := [ticket for ticket in self._replies if ticket in tickets]):
+            self._wait()
+        return [(ticket, self._replies.pop(ticket)) for ticket in here]
+
+    def _wait(self) -> None:
+        """Until something has happened."""
+        done, _ = self._ray.wait(list(self._waiting), num_returns=1, timeout=1.0 if self._born else None)
+        for reference in done:
+            call, actor = self._waiting.pop(reference)
+            try:
+                self._replies[call.ticket] = self._ray.get(reference)
+            except self._lost_errors as error:
+                if call.deaths + 1 == ATTEMPTS:
+                    raise InputError(f"{ATTEMPTS} actors died over the same work ({call.method}), the last with: "
+                                     f"{' '.join(str(error).split())[:300]}") from error
+                self._bury(actor)
+                self._dispatch(call._replace(deaths=call.deaths + 1))
+            except self._ray.exceptions.RayTaskError as error:
+                raise self._cause(call.number, error) from error
+        self._look_at_births()
 
     def forget(self) -> None:
-        """Open every shard anew when it is next asked for: the server's rows are other ones."""
+        """Open every shard anew when it is next asked for: the server's rows are other ones. No reply is awaited."""
         self._homes.clear()
+        self._waiting.clear()
+        self._replies.clear()
 
     def close(self) -> None:
         for actor in self._alive:
             self._cluster.end_actor(actor)
         self._alive, self._homes, self._born = [], {}, {}
 
-    def _send(self, number: int, method: str, given: tuple) -> tuple[Any, tuple[int, Any]]:
+    def _dispatch(self, call: Call) -> None:
+        number = call.number
         if number not in self._homes:
-            actor = self._homes[number] = self._home(number)
+            actor = self._homes[number] = self._home()
             self._opened[number] = actor.open.remote(number, self._work, self._make(number))
         actor = self._homes[number]
-        return actor.call.remote(number, method, *given), (number, actor)
+        self._waiting[actor.call.remote(number, call.method, *call.arguments)] = call, actor
 
-    def _home(self, number: int) -> Any:
+    def _home(self) -> Any:
         """A new actor, while there are fewer than were asked for; otherwise the one with the fewest shards."""
         if len(self._alive) < self._count and self._cluster.has_room(len(self._alive) + 1, self._gpus):
             actor = self._cluster.start_actor(self._gpus)

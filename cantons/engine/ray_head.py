@@ -13,7 +13,8 @@ from importlib import import_module
 def serve(cpus: int) -> None:
     """Start Ray, write its address to stdout, and stop it when stdin ends."""
     ray = import_module("ray")
-    context = ray.init(num_cpus=cpus, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    # "local": not one that `ray start` or RAY_ADDRESS has left on this machine.
+    context = ray.init("local", num_cpus=cpus, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     print(context.address_info["gcs_address"], flush=True)
     sys.stdin.read()
     ray.shutdown()

@@ -13,13 +13,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cantons.engine.client import Slot, Turn, keyed
+from cantons.engine.aggregation import aggregation_of
+from cantons.engine.client import Slot, Turn, keyed, take_turn
 from cantons.engine.devices import floats, mesh_of
 from cantons.engine.evaluate import score_clients
 from cantons.engine.inspect import Probed, ask_clients, score_portions
 from cantons.engine.mapping import Fanout
 from cantons.engine.round import put, take, take_turns
-from cantons.protocol import Algorithm, Array, Examples, Message, Problem, PyTree
+from cantons.protocol import (
+    Algorithm,
+    Array,
+    Data,
+    Examples,
+    Key,
+    Message,
+    Problem,
+    PyTree,
+    Stack,
+    Upload,
+    everything,
+)
 
 
 class Work(NamedTuple):
@@ -40,6 +53,13 @@ class Sent(NamedTuple):
 
     message: Message
     rule: PyTree
+
+
+class Uploaded(NamedTuple):
+    """What a job sends back."""
+
+    upload: Upload
+    sent: Message  # the part of the message that it answers, where that is not all of it
 
 
 class Share(NamedTuple):
@@ -103,12 +123,20 @@ class Shard:
             self._round += 1
             return jax.device_get((total, jax.tree.map(lambda leaf: leaf[:len(slots.id)], turns)))
 
-    def evaluate(self, round: int, question: Question, probed: Probed | tuple[()]) -> Answer:
-        """Score the clients and the portions of test sets, and ask those whom a probe asks."""
-        self._check(round)
+    def job(self, message: Message, slot: Slot, row: PyTree) -> Turn:
+        """One client's turn with this row, by itself; the upload is as it was sent, with the message it answers."""
+        with self._precision:
+            return jax.device_get(self._take_job(self._share.sides["clients"]["train"], message, slot, row))
+
+    def evaluate(self, round: int, question: Question, probed: Probed | tuple[()], rows: PyTree = None) -> Answer:
+        """Score the clients and the portions of test sets, and ask those whom a probe asks; with these rows, if given.
+        """
+        if rows is None:
+            self._check(round)
+            rows = self._rows
         with self._precision:
             return jax.device_get(self._answer(
-                self._share, self._rows, question, self._filled(probed) if probed else ()))
+                self._share, rows, question, self._filled(probed) if probed else ()))
 
     def _check(self, round: int) -> None:
         """Jobs are numbered: none is done twice, and none from rows that lag behind the server or run ahead of it."""
@@ -133,6 +161,24 @@ class Shard:
             return total, turns, put(rows, slots.id, turns.row)
 
         return jax.jit(run, donate_argnums=4)
+
+    @cached_property
+    def _take_job(self) -> Any:
+        algorithm = self._work.algorithm
+
+        def update(key: Key, sent: Message, client: PyTree, data: Data) -> tuple[PyTree, PyTree]:
+            upload, client = algorithm.client_update(key, sent, client, data)
+            # The server has the message, unless each client gets a part of its own.
+            return Uploaded(upload, () if algorithm.select is everything else sent), client
+
+        def run(train: Examples, message: Message, slot: Slot, row: PyTree) -> Turn:
+            slot = slot._replace(key=jax.random.wrap_key_data(slot.key, impl=self._work.random))
+            # Stacked, an upload stays as it is: only the server knows how late it comes.
+            raw = aggregation_of(Stack(lambda key, uploads, ids, counts: uploads))
+            return take_turn(algorithm._replace(client_update=update), raw, (), message, slot, row,
+                             train.client(slot.id), actors_hear=True, always_acts=True)[1]
+
+        return jax.jit(run)
 
     @cached_property
     def _answer(self) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from cantons.clock.events import as_arrays, events_of
+from cantons.clock.events import as_arrays, events_of, recorded_events
 from cantons.engine import seed_keys
 from cantons.errors import InputError, listed
 from cantons.memory import give_back
@@ -281,7 +281,7 @@ class Loop:
                         "history": [log.wrote()], "changes": self.changes,
                         "fingerprints": [log.fingerprint(len(self.runs))._asdict()]})
                 if log.run.parts.clock.asynchronous is not None:
-                    log.folder.events(log.events(done))
+                    log.folder.events(log.events(done, snapshot.outside))
                 log.folder.summary(summary)
             ended.append(Finished(log.history, log.columns, summary, snapshot))
             for sentence in log.remarks():
@@ -325,10 +325,11 @@ class _Log:
                    if name.startswith("clients.")}
         return self.run.parts.algorithm.diagnostics.remarks(numbers, self.run.data.clients.names)
 
-    def events(self, rounds: int) -> Mapping[str, np.ndarray]:
-        """Which jobs ended when: it follows from the seed."""
+    def events(self, rounds: int, recorded: Mapping[str, Any] | None) -> Mapping[str, np.ndarray]:
+        """Which jobs ended when: it follows from the seed, or the engine has `recorded` it."""
         parts, data = self.run.parts, self.run.data
-        found = events_of(parts.clock, seed_keys(parts.seed)[1], data.population, rounds)
+        found = (events_of(parts.clock, seed_keys(parts.seed)[1], data.population, rounds) if recorded is None
+                 else recorded_events(**recorded))
         return as_arrays(found, data.clients, data.validation)
 
     def fingerprint(self, together: int) -> Fingerprint:

@@ -55,8 +55,8 @@ class InProcess:
 
 @pytest.fixture
 def in_process(monkeypatch):
-    monkeypatch.setattr("cantons.engine.ray.Cluster", NoCluster)
-    monkeypatch.setattr("cantons.engine.ray.Actors", InProcess)
+    monkeypatch.setattr("cantons.engine.ray_session.Cluster", NoCluster)
+    monkeypatch.setattr("cantons.engine.ray_session.Actors", InProcess)
     monkeypatch.setattr("cantons.engine.ray.ray_package", lambda: None)
 
 

@@ -55,7 +55,7 @@ def kept_actors(connected):
             idle.append(actor)
 
     patch = pytest.MonkeyPatch()
-    patch.setattr("cantons.engine.ray.Cluster", Keeping)
+    patch.setattr("cantons.engine.ray_session.Cluster", Keeping)
     yield
     patch.undo()
     for actor in idle:

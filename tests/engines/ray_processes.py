@@ -1,12 +1,17 @@
 """Which processes of Ray these tests have started: they all inherit a mark in their environment."""
 
 import os
+import signal
+import subprocess
+import sys
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 MARK = "CANTONS_TEST_ENGINES"
 NODE = "CANTONS_TEST_NODE"
+RAY = Path(sys.executable).parent / "ray"
 os.environ.setdefault(MARK, uuid.uuid4().hex)
 
 
@@ -34,3 +39,15 @@ def wait_until(true, seconds=30):
             return True
         time.sleep(0.1)
     return bool(true())
+
+
+def start_node(mark, *options):
+    """What the command says. The node's processes are daemons, and inherit the mark."""
+    return subprocess.run([RAY, "start", "--disable-usage-stats", *options], capture_output=True,
+                          text=True, check=True, env={**os.environ, "RAY_AUTH_MODE": "token", NODE: mark}).stdout
+
+
+def end_node(mark):
+    for pid in ray_processes(NODE, mark):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)

@@ -1,48 +1,28 @@
 """Two nodes with a token of their own; one of them is lost."""
 
-import os
 import re
-import signal
-import subprocess
-import sys
 import uuid
-from contextlib import suppress
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 import ray
-from ray_processes import NODE, ray_processes, wait_until
+from ray_processes import NODE, end_node, ray_processes, start_node, wait_until
 
 import cantons as ct
-
-RAY = Path(sys.executable).parent / "ray"
 
 
 @pytest.fixture
 def two_nodes(head):
     """The address of a cluster of two nodes with one CPU each, and the mark of the second."""
     marks = [uuid.uuid4().hex for _ in range(2)]
-    said = start_node(marks[0], "--head", "--port=0", "--include-dashboard=false")
+    said = start_node(marks[0], "--num-cpus=1", "--head", "--port=0", "--include-dashboard=false")
     address = re.search(r"--address='([\d.]+:\d+)'", said)[1]
-    start_node(marks[1], f"--address={address}")
+    start_node(marks[1], "--num-cpus=1", f"--address={address}")
     yield address, marks[1]
     for mark in marks:
         end_node(mark)
         assert wait_until(lambda mark=mark: not ray_processes(NODE, mark))
-
-
-def start_node(mark, *options):
-    """What the command says. The node's processes are daemons, and inherit the mark."""
-    return subprocess.run([RAY, "start", "--num-cpus=1", "--disable-usage-stats", *options], capture_output=True,
-                          text=True, check=True, env={**os.environ, "RAY_AUTH_MODE": "token", NODE: mark}).stdout
-
-
-def end_node(mark):
-    for pid in ray_processes(NODE, mark):
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
 
 
 class Watching(ct.Callback):
