@@ -179,14 +179,17 @@ def theorem(settings: Settings, out: Path, watch: kit.Watch) -> str:
     right.semilogy(few, np.array(few) / settings.clients, color=kit.BLACK, linestyle="--", label="liars / clients")
     right.set(xlabel="liars", title="equation 22's limit on delta: points for section 5.1,\n"
               f"crosses with {settings.few_rows} rows; it is 1/2 at most")
+    right.minorticks_off()
+    right.set_yticks(ticks := [0.02, 0.05, 0.1, 0.2, 0.5], [f"{tick:g}" for tick in ticks])
     right.legend(fontsize=8)
     bench = benches["section 5.1"]
     rate = bench.limits(makers[PAPER](f=settings.liars), settings.liars).rate
     rounds = np.arange(0, settings.rounds + 1, settings.every)
-    for (words, attack), colour in zip(ATTACKS.items(), (kit.BLACK, kit.BLUE, kit.RED), strict=True):
+    styles = ((kit.BLACK, 2), (kit.BLUE, 4), (kit.RED, 1.5))
+    for (words, attack), (colour, width) in zip(ATTACKS.items(), styles, strict=True):
         for name, style in ((PAPER, "-"), (THEOREM, "--")):
             found = cells(f"shared, {words}, {name}", partial(bench.curve, name, attack))["distance"]
-            left.semilogy(rounds, found, color=colour, linestyle=style,
+            left.semilogy(rounds, found, color=colour, linestyle=style, linewidth=width,
                           label=f"{words}{', step of Theorem 8' if name == THEOREM else ', 1 / L'}")
     left.semilogy(rounds, rate ** (rounds / 2), color=kit.GREY, linestyle=":", label="equation 24")
     left.set(xlabel="round", ylabel="|theta - theta*|, relative", title=f"{PAPER}, shared targets")

@@ -47,6 +47,34 @@ def test_a_study_runs_in_its_small_sizes(path, script, tmp_path):
     assert all("| --- |" in file.read_text() for file in written["md"]) and written["md"]
 
 
+def test_a_cell_is_computed_once_for_the_same_settings_and_none_when_time_is_up(script, tmp_path):
+    study = script(STUDIES / "ffgg" / "attacks.py")
+    calls = []
+
+    def cell(settings=study.QUICK, minutes=None):
+        cells = study.kit.Cells(tmp_path / "cells", settings, study.kit.Watch(), minutes)
+        return cells("sign flip, mean", lambda: calls.append(settings) or {"found": np.array([0.5, np.inf])})
+
+    assert cell() == cell() == cell(minutes=0) == {"found": [0.5, np.inf]} and len(calls) == 1
+    with pytest.raises(TimeoutError):
+        cell(study.Settings(), minutes=0)
+    assert cell(study.Settings()) and cell(study.Settings(), minutes=0) and len(calls) == 2
+
+
+def test_attacks_and_rules_of_the_matrix(script):
+    """All attacks there are; every rule bears the liars that the study has."""
+    study = script(STUDIES / "ffgg" / "attacks.py")
+    settings = study.Settings()
+    assert len(study.attacks(1.0, 100)) == settings.attacks == len(study.ATTACKS) + 1
+    made = study.rules(settings.liars, 1.0)
+    assert len(made) == settings.rules
+    limits = {name: rule.build().bears(settings.clients) for name, rule in made.items() if name not in (
+        "mean", "norm bound")}
+    assert min(limits.values()) == settings.liars == limits["median, buckets"]
+    with pytest.raises(study.InputError, match="krum bears at most 9 liars in the 21 buckets"):
+        study.ct.krum(f=10, bucket=2).build().bears(42)
+
+
 def test_fedres_in_rounds_drifts_to_its_limits(script, tmp_path):
     study = script(STUDIES / "fedres" / "rounds.py")
     found = study.drift(study.QUICK._replace(local_steps=(50,), drift_rounds=60), tmp_path)
