@@ -18,6 +18,7 @@ from them, messages reach it late, its uploads arrive late, and it is told of ea
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -506,7 +507,11 @@ class Recipe(NamedTuple):
                                       for name, value in self.options.items()}}
 
     def __repr__(self) -> str:
-        return f"{self.name}({', '.join(f'{name}={value!r}' for name, value in self.options.items())})"
+        """As one writes it: without options that have their default."""
+        known = {} if self.again is None else inspect.signature(self.again).parameters
+        chosen = (f"{name}={value!r}" for name, value in self.options.items()
+                  if name not in known or repr(value) != repr(known[name].default))
+        return f"{self.name}({', '.join(chosen)})"
 
 
 class Plan(NamedTuple):

@@ -1,6 +1,7 @@
 """What MkDocs adds to the pages while it builds them: read from the code, so that it cannot grow stale.
 
 - a page for every algorithm, from its docstring, its signature and a traced round;
+- the notebook of examples/, with what its cells showed when it was stored;
 - in a page, `<!-- algorithms -->` becomes a table of them, `<!-- options: csv -->` a table of a part's options,
   `<!-- help: run -->` the help of a command;
 - links out of docs/, which serve those who read the files themselves, become plain text: the site does not hold what
@@ -13,15 +14,19 @@ import functools
 import inspect
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import click
 import jax
+import notebook
 from mkdocs.structure.files import File
 
 from cantons.algorithm import ALGORITHMS
 from cantons.cli.main import cantons
 from cantons.study.describe import Description, describe_part
+
+NOTEBOOK = Path(__file__).parents[1] / "examples" / "first_steps.ipynb"
 
 
 def on_config(config: Any) -> Any:
@@ -35,6 +40,7 @@ def on_config(config: Any) -> Any:
 def on_files(files: Any, config: Any) -> Any:
     for name in ALGORITHMS:
         files.append(File.generated(config, f"algorithms/{name}.md", content=algorithm_page(name)))
+    files.append(File.generated(config, "notebook.md", content=notebook.page(notebook.read(NOTEBOOK))))
     return files
 
 

@@ -130,6 +130,7 @@ def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_
     assert done.returncode == 0, done.stderr
     pages = {page.relative_to(tmp_path).as_posix(): page.read_text() for page in tmp_path.rglob("*.html")}
     assert {f"algorithms/{name}.html" for name in ALGORITHMS} < pages.keys()
+    assert "data:image/png" in pages["notebook.html"] and "worst 10%" in pages["notebook.html"]
     for name, text in pages.items():
         assert not re.findall(r'<(?:script|link|img|iframe)[^>]+(?:src|href)="?(?:https?:)?//', text), name
         assert not re.findall(r"<!-- (?:algorithms|options|help)", text), name
@@ -144,6 +145,21 @@ def test_every_study_can_be_read(study):
 def test_examples_run(example, capsys):
     runpy.run_path(str(example), run_name="__main__")
     assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_the_cells_of_a_notebook_run_and_show_what_is_stored(path, monkeypatch, tmp_path):
+    """Times and last digits may differ; what kinds of things are shown, and the first words of each, may not."""
+    notebook = runpy.run_path(str(ROOT / "docs" / "notebook.py"))
+    monkeypatch.chdir(tmp_path)
+    stored = notebook["read"](path)
+    for cell, outputs in zip(stored["cells"], notebook["run"](stored), strict=True):
+        assert list(map(kinds_shown, outputs)) == list(map(kinds_shown, cell.get("outputs", [])))
+
+
+def kinds_shown(output):
+    words = output.get("text") or output["data"]["text/plain"]
+    return output["output_type"], sorted(output.get("data", {})), "".join(words).splitlines()[0]
 
 
 @each_page

@@ -2,13 +2,16 @@
 
 import inspect
 import sys
+from unittest import mock
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import cantons as ct
-from cantons.cli.main import cantons
+import cantons.reporting.markup
+from cantons.cli import main
+from cantons.reporting import read_comparison
 
 STUDY = """
 rounds = 2
@@ -24,6 +27,13 @@ step_size = 0.5
 batch_size = 8
 """
 SHELL = ["compare", "study.toml", "--algorithm", "fedavg", "--algorithm", "fedprox,mu=0.25", "--seeds", "1"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_drawings():
+    """What a page looks like is looked at elsewhere, and drawing takes most of the time."""
+    with mock.patch.object(cantons.reporting.markup, "svg", lambda draw, name: ""):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +54,7 @@ def shell(tmp_path_factory):
     (folder / "study.toml").write_text(STUDY)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        said = [CliRunner().invoke(cantons, words, catch_exceptions=False).stdout for words in (
+        said = [CliRunner().invoke(main.cantons, words, catch_exceptions=False).stdout for words in (
             SHELL, ["sweep", "study.toml", "--grid", "algorithm.step_size=0.125,0.5", "--seeds", "2"])]
     return folder, *said
 
@@ -67,7 +77,7 @@ class Rounds(ct.Callback):
 @pytest.mark.parametrize("name", ["compare", "sweep", "report"])
 def test_a_command_and_its_function_have_the_same_options_and_defaults(name):
     options = {option.opts[0].removeprefix("--").replace("-", "_"): option
-               for option in cantons.commands[name].params if option.param_type_name == "option"}
+               for option in main.cantons.commands[name].params if option.param_type_name == "option"}
     parameters = inspect.signature(getattr(ct, name)).parameters.values()
     keywords = {parameter.name: parameter.default for parameter in parameters
                 if parameter.kind is parameter.KEYWORD_ONLY or parameter.name == "grid"}
@@ -159,7 +169,7 @@ def test_what_cannot_be_compared_is_refused_in_a_sentence(study, attempt, words,
 
 
 def test_what_is_not_installed_is_named(there, monkeypatch):
-    found = ct.compare("study.toml", algorithm=["fedavg", "fedprox,mu=0.25"], seeds=1)
+    found = read_comparison(["results/compare/fedavg-0"])
     for package, attempt in (("pandas", found.frame), ("matplotlib", found.plot)):
         for name in [name for name in sys.modules if name.partition(".")[0] == package]:
             monkeypatch.delitem(sys.modules, name)

@@ -69,7 +69,7 @@ def test_what_is_printed_fits_on_a_screen_and_is_what_was_measured(result, data,
         names = f"personal.{metric}.mean", f"personal.{metric}.worst10", f"shared.{metric}.mean"
         for name, number in zip(names, numbers, strict=True):
             assert float(number) == pytest.approx(result.final[f"{place}.{name}"], abs=5e-4)
-    assert repr(ct.fedavg(step_size=0.5)).startswith("fedavg(step_size=0.5, ")
+    assert repr(ct.fedavg(step_size=0.5, batch_size=8)) == "fedavg(step_size=0.5, batch_size=8)"
 
 
 def test_a_plot_draws_the_history(result):
