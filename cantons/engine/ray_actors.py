@@ -134,10 +134,8 @@ class Actors:
         self._alive.remove(actor)
         self._cluster.end_actor(actor)
         self.lost += 1
-        orphans = [number for number, home in self._homes.items() if home is actor]
-        for number in orphans:
-            del self._homes[number]
-        self._notice(f"an actor was lost; its {len(orphans)} of the shards go on elsewhere, from the server's rows.")
+        self._homes = {number: home for number, home in self._homes.items() if home is not actor}
+        self._notice("an actor was lost; its clients go on elsewhere, from the server's rows.")
 
     def _cause(self, number: int, error: Any) -> Exception:
         """What went wrong in an actor; if the shard could not even be opened, then that."""

@@ -80,8 +80,8 @@ class RayEvents(RaySession):
     def whole(self, state: State) -> list[Snapshot]:
         (snapshot,) = super().whole(state)
         jobs = jax.device_get(self._under_way(state.in_flight.clock))
-        there = jobs.client < self.run.population
-        under_way = np.stack([jobs.client, jobs.number, jobs.version], axis=1)[there]
+        under_way = np.stack([jobs.client, jobs.number, jobs.version], axis=1)[np.argsort(jobs.number, kind="stable")]
+        under_way = under_way[under_way[:, 0] < self.run.population]  # the jobs of one client in their order
         return [snapshot._replace(outside={"events": list(self._events), "under_way": under_way.tolist()})]
 
     def _use(self, state: State) -> State:

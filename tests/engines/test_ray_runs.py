@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jax
@@ -15,6 +16,8 @@ from starting import enlarged
 import cantons as ct
 from cantons.attack import sign_flip
 from cantons.data import with_central
+from cantons.engine.ray_cluster import Cluster
+from cantons.engine.ray_worker import Worker
 from cantons.problem import with_central_loss
 from cantons.study.read import read_study
 
@@ -130,6 +133,35 @@ def test_a_run_begun_on_one_engine_goes_on_on_the_other(tmp_path):
         assert "engine" in json.dumps(found.summary["changes"])
 
 
+@pytest.mark.usefixtures("kept_actors")
+def test_rollouts_run_one_after_another_on_the_actors(labels):
+    problem, options = ct.logistic(labels), dict(rounds=2, seed=[3, 4], precision="float64")
+    both = [ct.rollouts(problem, labels, ct.fedavg(), engine=engine, **options) for engine in (ct.Local(), ct.Ray())]
+    for one, other in zip(*both, strict=True):
+        for left, right in zip(one, other, strict=True):
+            close(numbers_in(left), numbers_in(right))
+
+
+def test_an_actor_computes_on_one_core(connected, monkeypatch):
+    """However many there are: with one device, one thread, and no accelerator."""
+
+    class Busy(Worker):
+        def burn(self):
+            square = jax.numpy.ones((1500, 1500))
+            (square @ square).block_until_ready()
+            began, used = time.perf_counter(), time.process_time()
+            for _ in range(5):
+                (square @ square).block_until_ready()
+            return jax.local_device_count(), jax.default_backend(), (
+                time.process_time() - used) / (time.perf_counter() - began)
+
+    monkeypatch.setattr("cantons.engine.ray_cluster.Worker", Busy)
+    actor = Cluster(None, 1, 0.0).start_actor(0.0)
+    devices, backend, cores = connected.get(actor.burn.remote())
+    connected.kill(actor)
+    assert (devices, backend) == (1, "cpu") and cores < 1.2
+
+
 def command(*arguments, cwd, **environment):
     return subprocess.run([sys.executable, "-W", "error::RuntimeWarning", "-m", "cantons.cli.main", *arguments],
                           cwd=cwd, capture_output=True, text=True,
@@ -163,3 +195,4 @@ def test_a_command_starts_a_ray_of_its_own_and_leaves_nothing_of_it(tmp_path, no
     for left, right in zip(*rows, strict=True):
         close(numbers_in(left), numbers_in(right), 1e-5)
     assert command("report", "ray", "local", cwd=tmp_path).returncode == 0
+    assert command("export", "--run", "ray", "--trust", cwd=tmp_path).returncode == 0

@@ -1,6 +1,6 @@
 """What the engine `ray` costs: messages of a round, memory of a message, throughput, and the death of an actor.
 
-    python benchmarks/ray.py [--rounds 300]
+    python benchmarks/ray_engine.py [--rounds 300] [--only overhead]
 
 Each number comes from a run of its own, on a Ray of its own.
 """
