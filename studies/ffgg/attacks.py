@@ -1,6 +1,6 @@
 """Every attack against every rule, in buckets and mixed: FFGG on least squares, FFGG and FedAvg on real clients.
 
-    python studies/ffgg/attacks.py [--quick] [--tasks NAME ...] [--rules RULE ...] [--minutes M] [--data DIR] [--out DIR]
+    python studies/ffgg/attacks.py [--quick] [--tasks NAME ...] [--rules RULE ...] [--minutes M] [--data D] [--out DIR]
 
 42 clients of which 10 lie, as in Figure 4 of Mishchenko et al., "Partially Personalized Federated Learning".
 
