@@ -219,20 +219,23 @@ def play(task: Task, liars: int, rule: Recipe | None, attack: Recipe | None) -> 
 
 
 def play_task(name: str, task: Task, settings: Settings, cells: kit.Cells) -> dict[str, dict[str, Any]]:
-    """All cells of a task, by attack and rule; fewer if time is up."""
+    """All cells of a task, by attack and rule; when time is up, those that are there."""
     unit, numbers = length_of_uploads(task)
     found: dict[str, dict[str, Any]] = {}
-    try:
-        for words, attack in list(attacks(unit, numbers).items())[:min(settings.attacks, task.attacks)]:
-            for rule, recipe in list(rules(settings.liars, unit).items())[:settings.rules]:
-                if task.rules is not None and rule not in task.rules:
-                    continue
+    missing = 0
+    for words, attack in list(attacks(unit, numbers).items())[:min(settings.attacks, task.attacks)]:
+        for rule, recipe in list(rules(settings.liars, unit).items())[:settings.rules]:
+            if task.rules is not None and rule not in task.rules:
+                continue
+            try:
                 found.setdefault(words, {})[rule] = cells(
                     f"{words}, {rule}", partial(play, task, settings.liars, recipe, attack))
-            cells.watch(f"{name}, {words}: {[written(value) for value in found[words].values()]}")
-    except TimeoutError:
-        cells.watch(f"{name}: no time is left; call again to go on")
-    return found
+            except TimeoutError:
+                missing += 1
+        cells.watch(f"{name}, {words}: {[written(value) for value in found.get(words, {}).values()]}")
+    if missing:
+        cells.watch(f"{name}: {missing} cells are missing; call again to go on")
+    return {words: row for words, row in found.items() if row}
 
 
 # What is written
@@ -242,17 +245,21 @@ def written(value: Any) -> str:
     return "refused" if isinstance(value, str) else f"{value:.2g}" if value < 0.095 or value > 1 else f"{value:.2f}"
 
 
+def columns_of(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    return list({rule: None for row in found.values() for rule in row})
+
+
 def draw(found: Mapping[str, Mapping[str, Mapping[str, Any]]], tasks: Mapping[str, Task], path: Path) -> None:
     """A heat map for each task: green is what was reached without liars, red is nothing learned."""
     names = [name for name in found if found[name]]
-    figure, plots = pyplot.subplots(-(-len(names) // 2), min(2, len(names)), figsize=(18, 5.2 * -(-len(names) // 2)),
+    figure, plots = pyplot.subplots(-(-len(names) // 2), min(2, len(names)), figsize=(16, 4.8 * -(-len(names) // 2)),
                                     squeeze=False, layout="constrained")
     for name, axes in zip(names, plots.ravel(), strict=False):
-        columns = list(next(iter(found[name].values())))
+        columns = columns_of(found[name])
         values = np.array([[float(row[rule]) if isinstance(row.get(rule), float) else np.nan for rule in columns]
                            for row in found[name].values()])
-        clipped = np.log10(np.clip(values, 1e-4, 1)) if tasks[name].better < 0 else np.clip(values, 0.1, 1)
-        axes.imshow(clipped, cmap="RdYlGn" if tasks[name].better > 0 else "RdYlGn_r", aspect="auto", alpha=0.8)
+        shown = -np.log10(np.clip(values, 1e-4, 1)) / 4 if tasks[name].better < 0 else values
+        axes.imshow(shown, cmap="RdYlGn", vmin=0.0, vmax=1.0, aspect="auto", alpha=0.8)
         for (row, column), value in np.ndenumerate(values):
             axes.text(column, row, "-" if np.isnan(value) else "> 10" if value > 10 else f"{value:.1g}" if value < 0.095
                       else f"{value:.2f}", ha="center", va="center", fontsize=7)
@@ -280,7 +287,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         cells = kit.Cells(given.out / name, settings, watch, given.minutes)
         found[name] = play_task(name, tasks[name], settings, cells)
         if found[name]:
-            columns = list(next(iter(found[name].values())))
+            columns = columns_of(found[name])
             pages.append(f"{TITLES[name]}\n\n" + kit.table([name, *columns], [
                 [words, *(written(row[rule]) if rule in row else "" for rule in columns)]
                 for words, row in found[name].items()]))
