@@ -1,6 +1,6 @@
 """Every attack against every rule, in buckets and mixed: FFGG on least squares, FFGG and FedAvg on real clients.
 
-    python studies/ffgg/attacks.py [--quick] [--tasks NAME ...] [--minutes M] [--data DIR] [--out DIR]
+    python studies/ffgg/attacks.py [--quick] [--tasks NAME ...] [--rules RULE ...] [--minutes M] [--data D] [--out DIR]
 
 42 clients of which 10 lie, as in Figure 4 of Mishchenko et al., "Partially Personalized Federated Learning".
 
@@ -34,6 +34,8 @@ from paths import in_whole, tuned_exactly
 
 import cantons as ct
 from cantons.attack import ATTACKS
+from cantons.clock.events import events_of
+from cantons.engine.init import seed_keys
 from cantons.errors import InputError
 from cantons.protocol import Problem, Recipe
 from cantons.study.resolve import resolve
@@ -70,6 +72,7 @@ class Task(NamedTuple):
     better: int = 1  # 1: the larger, -1: the smaller
     options: Mapping[str, Any] = {}
     attacks: int = 10  # how many of them
+    rules: tuple[str, ...] | None = None  # which of them; all if None
 
 
 def rules(liars: int, unit: float) -> dict[str, Recipe | None]:
@@ -103,20 +106,42 @@ def least_squares(settings: Settings, targets: str) -> Task:
     def score(session: Any, state: Any, honest: int) -> float:
         theta = session.whole(state)[0].state.server.shared["layer0"]["weight"][:, 0]
         S, s = known.S[:honest].mean(0), known.s[:honest].mean(0)
-        return float(np.linalg.norm(S @ theta - s) / np.linalg.norm(s))
+        with np.errstate(over="ignore", invalid="ignore"):  # theta may be far away
+            return float(np.linalg.norm(S @ theta - s) / np.linalg.norm(s))
 
     recipe = ct.ffgg(step_size=settings.rows / known.constants.sharp)
     return Task(in_whole(tuned), tuned, recipe, settings.rounds, score, -1, {"precision": "float64"})
 
 
+def late_clock(settings: Settings, slow: bool, **more: Any) -> Recipe:
+    durations = np.random.default_rng(0).lognormal(sigma=0.5, size=settings.clients)
+    durations[-settings.liars:] *= settings.slower if slow else 1.0
+    return ct.asynchronous(durations=durations, buffer=settings.buffer, **more)
+
+
+def delay_table(settings: Settings) -> str:
+    """What slow liars do to time and delays."""
+    lines = []
+    for following in ("drawn", "same"):
+        for slow in (False, True):
+            clock = late_clock(settings, slow, next=following).build(settings.clients)
+            events = events_of(clock, seed_keys(0)[1], settings.clients, 2 * settings.rounds)
+            there = events.client < settings.clients
+            lies = there & (events.client >= settings.clients - settings.liars)
+            means = [f"{events.delays[who].mean():.1f}" for who in (there & ~lies, lies)]
+            lines.append([following, "slow" if slow else "in time", f"{events.elapsed.sum():.0f}", *means,
+                          f"{lies.sum() / there.sum():.3f}"])
+    return kit.table(["next", "liars", f"time of {2 * settings.rounds} events", "mean delay of the honest", "of liars",
+                      "part of the answers that are liars'"], lines)
+
+
 def delayed(settings: Settings, slow: bool) -> Task:
     """Asynchronous, whether liars are slow or not; each event is a part of a round."""
     task = least_squares(settings, "shared")
-    durations = np.random.default_rng(0).lognormal(sigma=0.5, size=settings.clients)
-    durations[-settings.liars:] *= settings.slower if slow else 1.0
-    clock = ct.asynchronous(durations=durations, buffer=settings.buffer)
-    return task._replace(rounds=2 * task.rounds, options={**task.options, "clock": clock}, attacks=3, recipe=ct.ffgg(
-        step_size=task.recipe.options["step_size"] * settings.buffer / settings.clients))
+    clock = late_clock(settings, slow)
+    return task._replace(rounds=2 * task.rounds, options={**task.options, "clock": clock}, attacks=3, rules=(
+        "mean", "median", "trimmed mean, mixed", "geometric median", "multi-Krum"), recipe=ct.ffgg(
+            step_size=task.recipe.options["step_size"] * settings.buffer / settings.clients))
 
 
 # Real clients
@@ -142,7 +167,8 @@ def images(settings: Settings, folder: Path, split: str, recipe: Recipe) -> Task
         return float(np.average(found[:honest], weights=np.asarray(data.test.sizes)[:honest]))
 
     problem = ct.classification(data, ct.mlp(hidden=(settings.hidden,)), split=split)
-    return Task(problem, data, recipe, settings.image_rounds, score)
+    # The last attack, silence, is left out: an upload that is not finite counts as little.
+    return Task(problem, data, recipe, settings.image_rounds, score, attacks=9)
 
 
 TASKS: dict[str, Callable[[Settings, Path], Task]] = {
@@ -193,18 +219,23 @@ def play(task: Task, liars: int, rule: Recipe | None, attack: Recipe | None) -> 
 
 
 def play_task(name: str, task: Task, settings: Settings, cells: kit.Cells) -> dict[str, dict[str, Any]]:
-    """All cells of a task, by attack and rule; fewer if time is up."""
+    """All cells of a task, by attack and rule; when time is up, those that are there."""
     unit, numbers = length_of_uploads(task)
     found: dict[str, dict[str, Any]] = {}
-    try:
-        for words, attack in list(attacks(unit, numbers).items())[:min(settings.attacks, task.attacks)]:
-            for rule, recipe in list(rules(settings.liars, unit).items())[:settings.rules]:
+    missing = 0
+    for words, attack in list(attacks(unit, numbers).items())[:min(settings.attacks, task.attacks)]:
+        for rule, recipe in list(rules(settings.liars, unit).items())[:settings.rules]:
+            if task.rules is not None and rule not in task.rules:
+                continue
+            try:
                 found.setdefault(words, {})[rule] = cells(
                     f"{words}, {rule}", partial(play, task, settings.liars, recipe, attack))
-            cells.watch(f"{name}, {words}: {[written(value) for value in found[words].values()]}")
-    except TimeoutError:
-        cells.watch(f"{name}: no time is left; call again to go on")
-    return found
+            except TimeoutError:
+                missing += 1
+        cells.watch(f"{name}, {words}: {[written(value) for value in found.get(words, {}).values()]}")
+    if missing:
+        cells.watch(f"{name}: {missing} cells are missing; call again to go on")
+    return {words: row for words, row in found.items() if row}
 
 
 # What is written
@@ -214,17 +245,21 @@ def written(value: Any) -> str:
     return "refused" if isinstance(value, str) else f"{value:.2g}" if value < 0.095 or value > 1 else f"{value:.2f}"
 
 
+def columns_of(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    return list({rule: None for row in found.values() for rule in row})
+
+
 def draw(found: Mapping[str, Mapping[str, Mapping[str, Any]]], tasks: Mapping[str, Task], path: Path) -> None:
     """A heat map for each task: green is what was reached without liars, red is nothing learned."""
     names = [name for name in found if found[name]]
-    figure, plots = pyplot.subplots(-(-len(names) // 2), min(2, len(names)), figsize=(18, 5.2 * -(-len(names) // 2)),
+    figure, plots = pyplot.subplots(-(-len(names) // 2), min(2, len(names)), figsize=(16, 4.8 * -(-len(names) // 2)),
                                     squeeze=False, layout="constrained")
     for name, axes in zip(names, plots.ravel(), strict=False):
-        columns = list(next(iter(found[name].values())))
+        columns = columns_of(found[name])
         values = np.array([[float(row[rule]) if isinstance(row.get(rule), float) else np.nan for rule in columns]
                            for row in found[name].values()])
-        clipped = np.log10(np.clip(values, 1e-4, 1)) if tasks[name].better < 0 else np.clip(values, 0.1, 1)
-        axes.imshow(clipped, cmap="RdYlGn" if tasks[name].better > 0 else "RdYlGn_r", aspect="auto", alpha=0.8)
+        shown = -np.log10(np.clip(values, 1e-4, 1)) / 4 if tasks[name].better < 0 else values
+        axes.imshow(shown, cmap="RdYlGn", vmin=0.0, vmax=1.0, aspect="auto", alpha=0.8)
         for (row, column), value in np.ndenumerate(values):
             axes.text(column, row, "-" if np.isnan(value) else "> 10" if value > 10 else f"{value:.1g}" if value < 0.095
                       else f"{value:.2f}", ha="center", va="center", fontsize=7)
@@ -240,18 +275,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = kit.read_arguments(
         __doc__, "results/ffgg/attacks", arguments, data=kit.FILES,
         tasks={"nargs": "+", "choices": list(TASKS), "default": list(TASKS)},
+        rules={"nargs": "+", "metavar": "RULE", "help": "which rules; all if left out"},
         minutes={"type": float, "help": "begin no cell after so many"})
     settings, watch = QUICK if given.quick else Settings(), kit.Watch()
     found, tasks, pages = {}, {}, []
     for name in given.tasks:
-        tasks[name] = TASKS[name](settings, given.data)
+        task = tasks[name] = TASKS[name](settings, given.data)
+        if given.rules:
+            tasks[name] = task._replace(rules=tuple(
+                rule for rule in given.rules if task.rules is None or rule in task.rules))
         cells = kit.Cells(given.out / name, settings, watch, given.minutes)
         found[name] = play_task(name, tasks[name], settings, cells)
         if found[name]:
-            columns = list(next(iter(found[name].values())))
+            columns = columns_of(found[name])
             pages.append(f"{TITLES[name]}\n\n" + kit.table([name, *columns], [
                 [words, *(written(row[rule]) if rule in row else "" for rule in columns)]
                 for words, row in found[name].items()]))
+    if "delay" in given.tasks:
+        pages.append(delay_table(settings))
     (given.out / "attacks.md").write_text("\n\n".join(pages).replace("|F|", "abs(F)") + "\n")
     draw(found, tasks, given.out / "attacks.png")
 
