@@ -55,6 +55,12 @@ def html_table(rows: Table) -> str:
     return f"<table><tbody>\n{chr(10).join(body)}\n</tbody></table>"
 
 
+def titled_table(title: str, rows: Table, *below: str) -> str:
+    """A title, an HTML table, and sentences below it."""
+    return f"<p>{escape(title)}</p>{html_table(rows) if rows else ''}" + "".join(
+        f"<p>{escape(sentence)}</p>" for sentence in below)
+
+
 class Displayed:
     """A value that prints as a title and a table: `_display` says what is in them."""
 
@@ -66,8 +72,7 @@ class Displayed:
         return f"{title}\n{text_table(rows)}" if rows else title
 
     def _repr_html_(self) -> str:
-        title, rows = self._short()
-        return f"<p>{escape(title)}</p>{html_table(rows) if rows else ''}"
+        return titled_table(*self._short())
 
     def _short(self) -> tuple[str, Table]:
         """Names of clients and of data are the user's, and may be of any length."""

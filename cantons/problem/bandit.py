@@ -22,8 +22,8 @@ from cantons.protocol import Array, Problem, PyTree, Residual
 from cantons.ranges import checked
 
 
-@made_for_data
 @checked
+@made_for_data
 def bandit(data: Shaped, *, shared_features: Features = "all", private_features: Features = "all",
            shared_model: Architecture | None = None, private_model: Architecture | None = None) -> Problem:
     """Rewards of actions by a shared and a private model; scores what the greedy action brings.

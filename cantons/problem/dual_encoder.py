@@ -26,8 +26,8 @@ START = 0.05  # entries of the table begin between minus and plus this
 NEAREST = 10
 
 
-@made_for_data
 @checked
+@made_for_data
 def dual_encoder(data: Shaped, *, vocabulary: Classes | None = None, width: Count = 16) -> Problem:
     """The next thing, such as a movie, from those before it; scores the loss and recall@10.
 

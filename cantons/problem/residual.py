@@ -28,8 +28,8 @@ Features = str | Sequence[Whole]
 NAMED = ("all", "none", "first_half", "second_half")
 
 
-@made_for_data
 @checked
+@made_for_data
 def residual(data: Shaped, *, shared_features: Features = "all", private_features: Features = "all",
              shared_model: Architecture | None = None, private_model: Architecture | None = None,
              loss: str | None = None, labels: Literal["real", "sign"] = "real",

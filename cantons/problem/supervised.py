@@ -24,8 +24,8 @@ from cantons.ranges import NonNegative, checked
 MODELS = ("model", "shared_model", "private_model")  # the options of a problem that are architectures
 
 
-@made_for_data
 @checked
+@made_for_data
 def classification(data: Shaped, model: Architecture, *, split: Split = "none", l2: NonNegative = 0.0) -> Problem:
     """Softmax cross-entropy with integer labels; scores the loss and the accuracy.
 
@@ -48,8 +48,8 @@ def classification(data: Shaped, model: Architecture, *, split: Split = "none", 
     return problem._replace(convex=convex_if_linear(model, l2, split))
 
 
-@made_for_data
 @checked
+@made_for_data
 def regression(data: Shaped, model: Architecture, *, split: Split = "none", labels: Literal["real", "sign"] = "real",
                l2: NonNegative = 0.0) -> Problem:
     """Squared error of one output, predicted as [B]; scores accuracy too if `labels` are "sign": -1 and 1."""
@@ -62,15 +62,15 @@ def regression(data: Shaped, model: Architecture, *, split: Split = "none", labe
     return problem._replace(convex=convex_if_linear(model, l2, split), numeric_targets=True)
 
 
-@made_for_data
 @checked
+@made_for_data
 def logistic(data: Shaped, *, split: Split = "none", l2: NonNegative = 0.0) -> Problem:
     """Multinomial logistic regression: classification with the linear model."""
     return classification(data, linear_model(), split=split, l2=l2)
 
 
-@made_for_data
 @checked
+@made_for_data
 def linear(data: Shaped, *, split: Split = "none", labels: Literal["real", "sign"] = "real",
            l2: NonNegative = 0.0) -> Problem:
     """Linear least squares: regression with the linear model."""

@@ -19,8 +19,8 @@ LOSSES = {
 }
 
 
-@made_for_data
 @checked
+@made_for_data
 def target(data: Shaped, *, loss: Literal["half_squared", "absolute", "linear"] = "half_squared", start: Finite = 0.0,
            split: Literal["none", "all"] = "none") -> Problem:
     """One point x for all inputs; an example's loss is |x - input|^2 / 2, |x - input|_1 or <x, input>.

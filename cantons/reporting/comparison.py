@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cantons.display import titled_table
 from cantons.errors import InputError, unknown
 from cantons.optional import optional_import
 from cantons.protocol import Recipe
@@ -15,7 +16,6 @@ from cantons.ranges import Count, check
 from cantons.reporting.axes import new_axes
 from cantons.reporting.collect import Group, collect, headline
 from cantons.reporting.figures import draw_curves
-from cantons.reporting.markup import element, table
 from cantons.reporting.page import check_report, write_page, write_report
 from cantons.reporting.table import cells, comparison_rows
 from cantons.reporting.text import as_text, comparison_title, print_comparison
@@ -71,7 +71,7 @@ class Comparison:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return element("p", comparison_title(self.groups)) + table(cells(self.rows))
+        return titled_table(comparison_title(self.groups), cells(self.rows))
 
 
 def compare(*studies: AnyStudy | str | Path, seeds: int = 3, out: str | Path = "results/compare",

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cantons.display import titled_table
 from cantons.errors import InputError, shown
 from cantons.files import folder_name, without_separators
 from cantons.optional import optional_import
 from cantons.ranges import Count, check
 from cantons.reporting.axes import new_axes
-from cantons.reporting.markup import element, table
 from cantons.reporting.text import as_text, print_sweep, sweep_cells, sweep_title
 from cantons.study.callbacks import Callbacks, Several
 from cantons.study.progress import watching
@@ -85,9 +85,8 @@ class Sweep:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        failed = "".join(element("p", f"{dict(point)}: {failure}") for point, failure in self.failures)
-        return element("p", sweep_title(self.by, self.metric, self.seeds)) + table(
-            sweep_cells(self.by, self.outcomes)) + failed
+        failed = [f"{dict(point)}: {failure}" for point, failure in self.failures]
+        return titled_table(sweep_title(self.by, self.metric, self.seeds), sweep_cells(self.by, self.outcomes), *failed)
 
 
 def sweep(study: AnyStudy | str | Path, grid: Mapping[str, Sequence[Any]], *, seeds: int = 3,
