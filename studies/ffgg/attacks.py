@@ -128,7 +128,7 @@ def delay_table(settings: Settings) -> str:
             events = events_of(clock, seed_keys(0)[1], settings.clients, 2 * settings.rounds)
             there = events.client < settings.clients
             lies = there & (events.client >= settings.clients - settings.liars)
-            means = [f"{events.delays[who].mean():.1f}" for who in (there & ~lies, lies)]
+            means = [f"{events.delays[who].mean():.1f}" if who.any() else "none" for who in (there & ~lies, lies)]
             lines.append([following, "slow" if slow else "in time", f"{events.elapsed.sum():.0f}", *means,
                           f"{lies.sum() / there.sum():.3f}"])
     return kit.table(["next", "liars", f"time of {2 * settings.rounds} events", "mean delay of the honest", "of liars",
