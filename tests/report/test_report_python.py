@@ -128,7 +128,13 @@ def test_methods_may_have_problems_of_their_own_and_go_by_their_names(parts, tmp
         ("plain", parts[0]), ("regularised", ct.logistic(parts[1], l2=0.5))))
     found = ct.compare(one, other, seeds=1, out=tmp_path / "out")
     assert [row["method"] for row in found.rows] == ["plain", "regularised"]
-    result = one.run(out=found.folders[0], resume=True)
+    changed = one.changed({"algorithm.step_size": 0.5}), other
+    with pytest.raises(ct.InputError, match=r"holds another study: its algorithm\.step_size is 0\.1, here it is 0\.5"):
+        ct.compare(*changed, seeds=1, out=tmp_path / "out")
+    anew = ct.compare(*changed, seeds=1, out=tmp_path / "out", overwrite=True)
+    assert anew.groups[0].study["algorithm"]["step_size"] == 0.5 and anew.rows[0] != found.rows[0]
+    assert anew.rows[1] == found.rows[1]  # its times, too: it was not run again
+    result, found = changed[0].run(out=found.folders[0], resume=True), anew
     alone = ct.report(result)
     assert alone.report == found.folders[0] / "report.html"
     assert alone.rows[0]["personal"] == found.rows[0]["personal"] == result.final["test.personal.accuracy.mean"]
