@@ -7,11 +7,13 @@ from unittest import mock
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from matplotlib import pyplot
 
 import cantons as ct
 import cantons.reporting.markup
 from cantons.cli import main
 from cantons.reporting import read_comparison
+from cantons.study.sweep import Outcome
 
 STUDY = """
 rounds = 2
@@ -34,6 +36,7 @@ def no_drawings():
     """What a page looks like is looked at elsewhere, and drawing takes most of the time."""
     with mock.patch.object(cantons.reporting.markup, "svg", lambda draw, name: ""):
         yield
+    pyplot.close("all")
 
 
 @pytest.fixture(scope="module")
@@ -120,6 +123,25 @@ def test_a_sweep_in_python_is_the_one_of_the_shell(shell, there, study, made):
     assert dict(frame.iloc[0][["algorithm.step_size"]]) == found.best
     drawn = dict(zip(*axes.lines[0].get_data(), strict=True))
     assert drawn == dict(zip(frame["algorithm.step_size"], frame["validation"], strict=True))
+
+
+@pytest.mark.parametrize("values", [[0.5, 0.01, 0.1], ["b", "c", "a"], [True, False, 3]])
+def test_a_plot_of_a_sweep_has_each_points_score_at_its_value(values):
+    """Points without a number are left out, and said below the table."""
+    points = [Outcome({"algorithm.x": value}, score, 0.1, 0.5, "") for value, score in zip(values, (3.0, 2.0, 1.0),
+                                                                                          strict=True)]
+    found = ct.Sweep([*points, Outcome({"algorithm.x": 9.0}, np.nan, np.nan, np.nan, "failed")], "validation", "loss",
+                     2, None)
+    axes = found.plot()
+    across, up = axes.lines[0].get_data()
+    if values[0] == 0.5:
+        assert dict(zip(across, up, strict=True)) == {0.5: 3.0, 0.01: 2.0, 0.1: 1.0}
+        assert list(across) == sorted(across) and axes.get_xscale() == "log"
+    else:
+        names = [label.get_text() for label in axes.get_yticklabels()]
+        assert [(names[place], score) for score, place in zip(across, up, strict=True)] == [
+            (f"x={value}", score) for value, score in zip(values, (3.0, 2.0, 1.0), strict=True)]
+    assert str(found).endswith("{'algorithm.x': 9.0}: failed") and "failed" in found._repr_html_()
 
 
 def test_methods_may_have_problems_of_their_own_and_go_by_their_names(parts, tmp_path):
