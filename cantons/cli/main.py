@@ -114,9 +114,10 @@ def run(study: Path, out: Path | None, rounds: int | None, seed: int | None, cha
               help="Run the one study with this algorithm, as in --algorithm fedprox,mu=0.1; may be repeated.")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a key in all of the studies.")
 @click.option("--reference", help="The method the others are held against, by name.  [default: the first]")
+@click.option("--overwrite", is_flag=True, help="Begin runs anew whose folders hold runs of other studies.")
 @ACCEPT_CHANGES
 def compare(studies: tuple[Path, ...], seeds: int, out: Path, rounds: int | None, algorithms: tuple[str, ...],
-            changes: tuple[str, ...], reference: str | None, accept_changes: bool) -> None:
+            changes: tuple[str, ...], reference: str | None, overwrite: bool, accept_changes: bool) -> None:
     """Run the STUDIES, or one study with several algorithms, on the same data and seeds.
 
     Prints one table, with the spread over seeds, and writes one report. Called again after a crash, it goes on where
@@ -127,7 +128,7 @@ def compare(studies: tuple[Path, ...], seeds: int, out: Path, rounds: int | None
     from cantons.reporting import compare as play
 
     found = play(*studies, seeds=seeds, out=out, rounds=rounds, algorithm=algorithms, set=parsed(changes),
-                 reference=reference, accept_changes=accept_changes)
+                 reference=reference, overwrite=overwrite, accept_changes=accept_changes)
     show.comparison(found)
     click.echo(f"report: {found.report}")
 

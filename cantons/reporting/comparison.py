@@ -76,16 +76,16 @@ class Comparison:
 
 def compare(*studies: AnyStudy | str | Path, seeds: int = 3, out: str | Path = "results/compare",
             rounds: int | None = None, algorithm: str | Recipe | Mapping | Sequence[str | Recipe | Mapping] = (),
-            set: Mapping[str, Any] | None = None, reference: str | None = None, accept_changes: bool = False,
-            callbacks: Callbacks = (), progress: bool | None = True) -> Comparison:
+            set: Mapping[str, Any] | None = None, reference: str | None = None, overwrite: bool = False,
+            accept_changes: bool = False, callbacks: Callbacks = (), progress: bool | None = True) -> Comparison:
     """Run the studies, or one study with several algorithms, on the same data and seeds; write one report.
 
     A study is the path of a file, or `Study(problem, data, algorithm, rounds=...)`. `algorithm` has several to put into
     one study: recipes such as fedprox(mu=0.1), or words such as "fedprox,mu=0.1", for which the study's own options
     hold as far as they have such. `set` changes keys in all studies, such as {"algorithm.step_size": 0.05}. Every
     method runs with the seeds 0, 1, ...; its run folders are in `out`, and called again, it goes on where it was.
-    `reference` names the method that the report holds the others against: the first one by default. `callbacks` and
-    `progress` are those of `run`.
+    Folders that hold runs of other studies are refused, or with `overwrite` begun anew. `reference` names the method
+    that the report holds the others against: the first one by default. `callbacks` and `progress` are those of `run`.
     """
     if not studies:
         raise InputError("no study was given; give at least one.")
@@ -100,7 +100,7 @@ def compare(*studies: AnyStudy | str | Path, seeds: int = 3, out: str | Path = "
         methods = (of_algorithms(studies[0], chosen, seeds, changes, watcher) if chosen
                    else of_studies(studies, seeds, changes))
         check_report(page)
-        folders = play(methods, folder, reference, watcher, accept_changes)
+        folders = play(methods, folder, reference, watcher, accept_changes, overwrite)
     groups = collect(folders)
     return Comparison(groups, write_page(groups, page, reference if len(methods) > 1 else None))
 

@@ -30,8 +30,11 @@ class Method(NamedTuple):
 
 
 def play(methods: Sequence[Method], out: Path, reference: str | None, watcher: Callback,
-         accept_changes: bool = False) -> list[Path]:
-    """Run them; the run folders, method by method and seed by seed. Folders that hold other runs are refused first."""
+         accept_changes: bool = False, overwrite: bool = False) -> list[Path]:
+    """Run them; the run folders, method by method and seed by seed.
+
+    Folders that hold runs of other studies are refused first; with `overwrite` those runs are removed.
+    """
     names = [method.name for method in methods]
     for name in names:
         if names.count(name) > 1:
@@ -46,12 +49,22 @@ def play(methods: Sequence[Method], out: Path, reference: str | None, watcher: C
                              "compare studies with the same [data].")
     _check([method.versions[0] for method in methods])
     runs = {out / f"{method.folder}-{seed}": study for method in methods for seed, study in enumerate(method.versions)}
+    others = {folder for folder, study in runs.items() if _holds_other(folder, study, accept_changes, overwrite)}
     for folder, study in runs.items():
-        study.check_folder(folder, accept_changes)
-    for folder, study in runs.items():
-        study.run(out=folder, resume=Folder(folder).has_begun(), accept_changes=accept_changes, callbacks=[watcher],
-                  progress=None)
+        study.run(out=folder, resume=folder not in others and Folder(folder).has_begun(), overwrite=folder in others,
+                  accept_changes=accept_changes, callbacks=[watcher], progress=None)
     return list(runs)
+
+
+def _holds_other(folder: Path, study: AnyStudy, accept_changes: bool, overwrite: bool) -> bool:
+    """Whether a run of another study is there, if it may be overwritten; if not, it is refused."""
+    try:
+        study.check_folder(folder, accept_changes)
+    except InputError:
+        if not overwrite:
+            raise
+        return True
+    return False
 
 
 def _check(studies: Sequence[AnyStudy]) -> None:

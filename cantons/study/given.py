@@ -11,10 +11,11 @@ from cantons.data import Federation
 from cantons.errors import InputError, unknown, with_article
 from cantons.protocol import Problem, Recipe
 from cantons.study.arguments import check_arguments
-from cantons.study.read import Settings, check_part, read_study
+from cantons.study.read import check_part, read_study
 from cantons.study.registry import make_recipe
 from cantons.study.resolve import identity_of
 from cantons.study.study import AnyStudy
+from cantons.study.written import Settings
 
 RECIPES = ("algorithm", "clock", "aggregate")
 OTHERS = ("byzantine", "engine")  # parts that are given as they are

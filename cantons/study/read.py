@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import tomllib
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import pydantic
 import pydantic_core
@@ -16,27 +14,12 @@ import pydantic_core
 from cantons.data import CENTRAL, Federation
 from cantons.errors import InputError, shown, unknown
 from cantons.options import options_of
-from cantons.phases import READING, enter
 from cantons.problem import EQUAL, MODELS
-from cantons.protocol import Problem, Recipe
-from cantons.ranges import Count, Fraction, NonNegative, OutOfRange, Seed, alternatives, check
-from cantons.study.blame import blame_user
-from cantons.study.registry import (
-    make,
-    make_algorithm,
-    make_byzantine,
-    make_central,
-    make_data,
-    make_engine,
-    make_problem,
-    make_recipe,
-    part,
-)
-from cantons.study.resolve import Resolved
-from cantons.study.result import Result
-from cantons.study.stage_tables import COMMON, STAGE, merged_stages, stage_called
-from cantons.study.stages import resolve_stages, run_stages
-from cantons.study.study import AnyStudy
+from cantons.protocol import Recipe
+from cantons.ranges import NonNegative, OutOfRange, alternatives, check
+from cantons.study.registry import part
+from cantons.study.stage_tables import STAGE, merged_stages, stage_called
+from cantons.study.written import Settings, WrittenStudy
 
 TABLES = ("data", "central", "groups", "problem", "algorithm", "clock", "aggregate", "byzantine", "engine")
 REQUIRED = ("data", "problem", "algorithm")
@@ -44,116 +27,9 @@ LARGEST = 2**24  # bytes of a study: no text that somebody wrote is longer
 DEEPEST = 32  # tables and lists inside each other
 TAKES_FIRST = ("problem", "central_loss", "central", "groups")  # parts whose first argument is made from other tables
 SEVERAL = ("central", "central_loss")  # parts of which a table may hold several, by names that the user gives
-OPEN = ("cohort", "evaluate_every", "evaluate_clients", "validation", "patience",
-        "checkpoint_every")  # settings that may be "none"
+# Settings that may be "none".
+OPEN = ("cohort", "evaluate_every", "evaluate_clients", "validation", "patience", "checkpoint_every")
 USUAL = {"clock": "rounds", "engine": "local", "byzantine": "byzantine"}  # the part that is meant where none is named
-
-
-class Settings(pydantic.BaseModel):
-    """The keys of a study that stand outside its tables."""
-
-    model_config = pydantic.ConfigDict(extra="forbid", strict=True)
-
-    name: str | None = None
-    rounds: Count
-    seed: Seed = 0
-    cohort: Count | dict[str, Count] | None = None
-    evaluate_every: Count | None = None
-    evaluate_clients: Count | None = None
-    validation: Fraction | None = None
-    patience: Count | None = None
-    precision: Literal["float32", "float64"] = "float32"
-    checkpoint_every: Count | None = None
-    keep: Count = 3
-
-
-class WrittenStudy(AnyStudy):
-    """A checked study: settings, and one table for each part.
-
-    One with stages has a study for each; its own settings and tables are those of the last, which is the result.
-    """
-
-    def __init__(self, source: str, settings: Settings, tables: Mapping[str, Mapping[str, Any]],
-                 stages: Mapping[str, WrittenStudy] | None = None, raw: Mapping[str, Any] | None = None,
-                 folder: Path | None = None):
-        self.source, self.settings, self.tables, self.stages = source, settings, tables, stages or {}
-        self.raw, self.folder = raw or {}, folder  # as it was written, and where
-
-    def __repr__(self) -> str:
-        return f"study {self.name}, read from {self.source}"
-
-    @property
-    def name(self) -> str:
-        return self.settings.name or self.stem
-
-    @property
-    def stem(self) -> str:
-        return Path(self.source).stem
-
-    def changed(self, changes: Mapping[str, Any]) -> WrittenStudy:
-        return _check_changed(copy.deepcopy(dict(self.raw)), changes, self.source, self.folder)
-
-    def algorithm(self) -> dict[str, Any]:
-        return copy.deepcopy(dict(self.tables["algorithm"]))
-
-    def has_data_of(self, other: AnyStudy) -> bool:
-        if isinstance(other, WrittenStudy):
-            return self.tables["data"] == other.tables["data"]
-        return other.has_data_of(self)
-
-    def resolved(self, **options: Any) -> Resolved:
-        if self.stages:
-            data, stages, common = self._staged()
-            return list(resolve_stages(data, stages, **common, **options).values())[-1]
-        return super().resolved(**options)
-
-    def _run(self, **options: Any) -> Result:
-        if self.stages:
-            data, stages, common = self._staged()
-            return run_stages(data, stages, **common, **options)
-        return super()._run(**options)
-
-    def _staged(self) -> tuple[Federation, dict[str, dict[str, Any]], dict[str, Any]]:
-        """The data, the arguments of each stage, and those of all."""
-        data, common = self.federation(), {**self.settings.model_dump(include=set(COMMON)), "name": self.name}
-        for kind, build in (("byzantine", make_byzantine), ("engine", make_engine)):
-            if kind in self.tables:
-                common[kind] = self._built(kind, build)
-        stages = {}
-        for name, study in self.stages.items():
-            problem, _, recipe, chosen = study.parts(data)
-            stages[name] = {"problem": problem, "algorithm": recipe, **{
-                key: value for key, value in chosen.items() if key not in (*COMMON, "byzantine", "engine")}}
-        return data, stages, common
-
-    def parts(self, data: Federation | None = None) -> tuple[Problem, Federation, Recipe, dict[str, Any]]:
-        data = self.federation() if data is None else data
-        problem = self._built("problem", lambda table: _fitting(make_problem(table, data), data))
-        recipe = self._built("algorithm", make_algorithm)
-        chosen = {**self.settings.model_dump(), "name": self.name}
-        for kind in ("clock", "aggregate"):
-            if kind in self.tables:
-                chosen[kind] = self._built(kind, partial(make_recipe, kind))
-        for kind, build in (("byzantine", make_byzantine), ("engine", make_engine)):
-            if kind in self.tables:
-                chosen[kind] = self._built(kind, build)
-        return problem, data, recipe, chosen
-
-    def federation(self) -> Federation:
-        enter(READING)
-        data = self._built("data", make_data)
-        if "central" in self.tables:
-            data = self._built("central", lambda table: make_central(table, data))
-        if "groups" in self.tables:
-            data = self._built("groups", lambda table: make("groups", table, data))
-        return data
-
-    def _built(self, kind: str, build: Callable[[Mapping[str, Any]], Any]) -> Any:
-        try:
-            with blame_user(self.tables[kind].get("name", "")):
-                return build(self.tables[kind])
-        except InputError as error:
-            raise InputError(f"[{kind}] {error}") from error
 
 
 def read_study(path: str | Path, changes: Mapping[str, Any] | None = None) -> WrittenStudy:
@@ -177,10 +53,11 @@ def read_study(path: str | Path, changes: Mapping[str, Any] | None = None) -> Wr
         raise
     except ValueError as error:  # a number of more digits than Python reads
         raise InputError(f"{path} is no study: {error}.") from error
-    return _check_changed(raw, changes or {}, str(path), path.parent)
+    return check_changed(raw, changes or {}, str(path), path.parent)
 
 
-def _check_changed(raw: dict[str, Any], changes: Mapping[str, Any], source: str, folder: Path | None) -> WrittenStudy:
+def check_changed(raw: dict[str, Any], changes: Mapping[str, Any], source: str, folder: Path | None) -> WrittenStudy:
+    """Change keys of a study as it was written, and check all of it."""
     for key, value in changes.items():
         _set(raw, key, value.table() if isinstance(value, Recipe) else value, source)
     return check_study(raw, source, folder)
@@ -338,14 +215,6 @@ def _explained(source: str, where: str, error: pydantic.ValidationError) -> Inpu
     wanted = [each["msg"].removeprefix("Input should be ") for each in error.errors()
               if each["loc"][:1] == first["loc"][:1] and each["type"] not in ("callable_type", "is_instance_of")]
     return InputError(f"{source}: {key} = {shown(first['input'])}; give {', or '.join(dict.fromkeys(wanted))}.")
-
-
-def _fitting(problem: Problem, data: Federation) -> Problem:
-    """Labels that a reader has numbered 0, 1, ... are no quantities, though one could train on them."""
-    if problem.numeric_targets and data.classes is not None:
-        raise InputError(f"predicts numbers, and the targets of {data.name} are {data.classes} labels; if they are "
-                         "numbers, say so (in [data]: regression = true), otherwise use logistic or classification.")
-    return problem
 
 
 def _set(raw: dict[str, Any], key: str, value: Any, source: str) -> None:

@@ -7,11 +7,13 @@ from unittest import mock
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from matplotlib import pyplot
 
 import cantons as ct
 import cantons.reporting.markup
 from cantons.cli import main
 from cantons.reporting import read_comparison
+from cantons.study.sweep import Outcome
 
 STUDY = """
 rounds = 2
@@ -34,6 +36,7 @@ def no_drawings():
     """What a page looks like is looked at elsewhere, and drawing takes most of the time."""
     with mock.patch.object(cantons.reporting.markup, "svg", lambda draw, name: ""):
         yield
+    pyplot.close("all")
 
 
 @pytest.fixture(scope="module")
@@ -122,13 +125,38 @@ def test_a_sweep_in_python_is_the_one_of_the_shell(shell, there, study, made):
     assert drawn == dict(zip(frame["algorithm.step_size"], frame["validation"], strict=True))
 
 
+@pytest.mark.parametrize("values", [[0.5, 0.01, 0.1], ["b", "c", "a"], [True, False, 3]])
+def test_a_plot_of_a_sweep_has_each_points_score_at_its_value(values):
+    """Points without a number are left out, and said below the table."""
+    points = [Outcome({"algorithm.x": value}, score, 0.1, 0.5, "") for value, score in zip(values, (3.0, 2.0, 1.0),
+                                                                                          strict=True)]
+    found = ct.Sweep([*points, Outcome({"algorithm.x": 9.0}, np.nan, np.nan, np.nan, "failed")], "validation", "loss",
+                     2, None)
+    axes = found.plot()
+    across, up = axes.lines[0].get_data()
+    if values[0] == 0.5:
+        assert dict(zip(across, up, strict=True)) == {0.5: 3.0, 0.01: 2.0, 0.1: 1.0}
+        assert list(across) == sorted(across) and axes.get_xscale() == "log"
+    else:
+        names = [label.get_text() for label in axes.get_yticklabels()]
+        assert [(names[place], score) for score, place in zip(across, up, strict=True)] == [
+            (f"x={value}", score) for value, score in zip(values, (3.0, 2.0, 1.0), strict=True)]
+    assert str(found).endswith("{'algorithm.x': 9.0}: failed") and "failed" in found._repr_html_()
+
+
 def test_methods_may_have_problems_of_their_own_and_go_by_their_names(parts, tmp_path):
     """What two studies have in common is their data; a result of either can be reported on."""
     one, other = (ct.Study(problem, parts[1], ct.fedavg(), rounds=1, name=name) for name, problem in (
         ("plain", parts[0]), ("regularised", ct.logistic(parts[1], l2=0.5))))
     found = ct.compare(one, other, seeds=1, out=tmp_path / "out")
     assert [row["method"] for row in found.rows] == ["plain", "regularised"]
-    result = one.run(out=found.folders[0], resume=True)
+    changed = one.changed({"algorithm.step_size": 0.5}), other
+    with pytest.raises(ct.InputError, match=r"holds another study: its algorithm\.step_size is 0\.1, here it is 0\.5"):
+        ct.compare(*changed, seeds=1, out=tmp_path / "out")
+    anew = ct.compare(*changed, seeds=1, out=tmp_path / "out", overwrite=True)
+    assert anew.groups[0].study["algorithm"]["step_size"] == 0.5 and anew.rows[0] != found.rows[0]
+    assert anew.rows[1] == found.rows[1]  # its times, too: it was not run again
+    result, found = changed[0].run(out=found.folders[0], resume=True), anew
     alone = ct.report(result)
     assert alone.report == found.folders[0] / "report.html"
     assert alone.rows[0]["personal"] == found.rows[0]["personal"] == result.final["test.personal.accuracy.mean"]

@@ -7,6 +7,7 @@ from html import escape
 import jax
 import numpy as np
 import pytest
+from matplotlib import pyplot
 
 import cantons as ct
 from cantons.engine.evaluate import mean_scores
@@ -80,6 +81,7 @@ def test_a_plot_draws_the_history(result):
         np.testing.assert_array_equal(line.get_xydata(), [[row["round"], row[name]] for row in result.history])
     with pytest.raises(ct.InputError, match=r"Did you mean 'test\.shared\.loss\.mean'"):
         result.plot("test.shared.los.mean")
+    pyplot.close("all")
 
 
 def test_bytes_are_the_size_of_what_travels_times_how_often(result):
