@@ -16,7 +16,7 @@ from cantons.engine.ray_cluster import Cluster
 from cantons.engine.shard import Share, Work
 from cantons.errors import InputError
 
-BIRTH_SECONDS = 60.0  # how long a new actor may take to answer before its shards go to the others
+BIRTH_SECONDS = 120.0  # how long a new actor may take to answer before its shards go to the others
 ATTEMPTS = 5  # deaths over one job, after which the job is to blame
 
 

@@ -21,6 +21,7 @@ from cantons.optional import optional_import
 
 KNOCK_SECONDS = 10.0  # Ray itself waits for minutes for an address that nobody answers
 ROOM_SECONDS = 10.0  # resources of a run that has just ended come back this soon
+STOP_SECONDS = 60.0  # how long a Ray of ours may take to end
 PACKAGES = ("cantons", "jax", "jaxlib", "numpy", "equinox")  # what actors compute with
 
 
@@ -59,7 +60,11 @@ class Cluster:
             head, self._head = self._head, None
             assert head.stdin is not None and head.stdout is not None
             head.stdin.close()
-            head.wait()
+            try:
+                head.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                head.kill()  # what it has started ends with it
+                head.wait()
             head.stdout.close()
             for name, value in self._before.items():
                 os.environ.pop(name) if value is None else os.environ.update({name: value})
