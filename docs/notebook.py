@@ -27,8 +27,10 @@ def read(path: Path) -> dict[str, Any]:
 def run(notebook: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
     """Run the cells from top to bottom in one namespace, as a kernel would; what each of them shows."""
     import matplotlib
+    from matplotlib import pyplot
 
     matplotlib.use("agg")
+    pyplot.close("all")  # those of others
     names: dict[str, Any] = {"__name__": "__main__"}
     return [_run_cell("".join(cell["source"]), names) if cell["cell_type"] == "code" else []
             for cell in notebook["cells"]]
