@@ -121,7 +121,8 @@ class Shard:
             total, turns, self._rows = self._take_turns(
                 self._share.sides["clients"]["train"], *sent, self._filled(slots), self._rows)
             self._round += 1
-            return jax.device_get((total, jax.tree.map(lambda leaf: leaf[:len(slots.id)], turns)))
+            total, turns = jax.device_get((total, turns))
+            return total, jax.tree.map(lambda leaf: leaf[:len(slots.id)], turns)  # on the host: JAX would compile this
 
     def job(self, message: Message, slot: Slot, row: PyTree) -> Turn:
         """One client's turn with this row, by itself; the upload is as it was sent, with the message it answers."""

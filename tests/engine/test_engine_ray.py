@@ -92,6 +92,19 @@ def test_a_shard_refuses_a_job_of_another_round(labels, in_process):
         session.advance(state, 6)
 
 
+def test_no_cohort_compiles_anew(labels, in_process, compilations):
+    """The share of a cohort that falls to a shard varies from round to round."""
+    problem = ct.logistic(labels)
+    session = start(ct.Ray(), problem, ct.fedavg(batch_size=2).build(problem, 7), ct.rounds(cohort=4).build(7), labels)
+    state = session.begin()
+    session._actors.asked = 10  # nobody dies here
+    session.prepare(state)
+    state = session.advance(state, 1)
+    with compilations() as found:
+        session.advance(state, 12)
+    assert found == []
+
+
 def test_clients_are_dealt_out_evenly_in_numbers_and_examples():
     sizes = np.random.default_rng(0).integers(1, 100, 50)
     for shards in (1, 2, 3, 7):
