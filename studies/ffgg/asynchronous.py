@@ -141,10 +141,11 @@ class Bench(NamedTuple):
         inner, outer = np.unravel_index(np.nanargmin(np.where(np.isfinite(scores), scores, np.nan)), np.shape(scores))
         return factors[inner], factors[outer]
 
-    def tuned_curve(self, name: str, tau: int, theorem: Theorem) -> Curve:
-        """With the best step sizes, or those of the theorem."""
+    def tuned_curve(self, name: str, tau: int, theorem: Theorem) -> Mapping[str, Any]:
+        """With the best step sizes, or those of the theorem, for a file."""
         method = self.methods[name.removesuffix(THEOREM)]
-        return self.curve(method, tau, *((1.0, theorem.step_size) if THEOREM in name else self.best(method, tau)))
+        sizes = (1.0, theorem.step_size) if THEOREM in name else self.best(method, tau)
+        return self.curve(method, tau, *sizes)._asdict()
 
     def speed_weighted(self) -> np.ndarray:
         """Where sum_m jobs_m F_m(theta) = 0, with w tuned exactly and the jobs of clients that begin again."""
