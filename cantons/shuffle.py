@@ -27,6 +27,8 @@ def permutation(key: Key, size: Array | int) -> Callable[[Array], Array]:
     >>> sorted(order(jnp.arange(5)).tolist())
     [0, 1, 2, 3, 4]
     """
+    if isinstance(size, int) and size <= 1:
+        return lambda places: places  # XLA 0.10 on a CPU cannot compile the rest where the size is known to be 1
     size = jnp.maximum(jnp.asarray(size, jnp.int32), 1)
     offsets, salts = jax.random.bits(key, (2, ROUNDS), jnp.uint32)
     offsets = (offsets % size.astype(jnp.uint32)).astype(jnp.int32)

@@ -15,6 +15,10 @@ PROGRAMS = {
     "a pass over the one example of a step": """
 ct.run(ct.logistic(data), data, ct.fedavg(), rounds=2, clock=ct.online())
 """,
+    "a shuffle of one, where there is one client": """
+alone = ct.from_clients({"a": (rows.normal(size=(6, 4)), rows.integers(0, 3, 6))}, classes=3, test=0)
+ct.run(ct.logistic(alone), alone, ct.fedavg(), rounds=2, clock=ct.asynchronous())
+""",
     "empty arrays divided over devices": """
 data = [ct.from_clients({name: (rows.normal(size=(6, 3)), rows.normal(size=6)) for name in "abc"}, test=0)
         for _ in range(4)]
