@@ -24,6 +24,9 @@ class Sentences(click.Group):
                 result = super().invoke(context)
             sys.stdout.flush()  # here, where a full disk still gets its sentence
             return result
+        except click.UsageError as error:
+            # The user's words may have lines of their own.
+            raise click.UsageError(error.format_message().replace("\n", "\\n"), error.ctx) from error
         except InputError as error:
             raise click.ClickException(str(error)) from error
         except OSError as error:

@@ -212,3 +212,10 @@ def test_an_output_that_is_full_is_one_sentence():
                               stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr == "Error: cannot read or write: No space left on device.\n"
+
+
+@pytest.mark.parametrize("words", [["run", "study.toml", "a\nb"], ["a\nb"], ["run", "x", "--rounds", "a\nb"]])
+def test_words_with_lines_of_their_own_are_told_in_one(words, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    done = call(*words)
+    assert done.exit_code == 2 and "a\\nb" in done.output.splitlines()[-1]
