@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from html import escape
 from itertools import zip_longest
@@ -61,11 +62,11 @@ def titled_table(title: str, rows: Table, *below: str) -> str:
         f"<p>{escape(sentence)}</p>" for sentence in below)
 
 
-class Displayed:
+class Displayed(ABC):
     """A value that prints as a title and a table: `_display` says what is in them."""
 
-    def _display(self) -> tuple[str, Table]:
-        raise NotImplementedError
+    @abstractmethod
+    def _display(self) -> tuple[str, Table]: ...
 
     def __repr__(self) -> str:
         title, rows = self._short()

@@ -99,7 +99,7 @@ class Cluster:
         return address
 
     def _connect(self, address: str) -> None:
-        _read_token()
+        read_token()
         before = signal.getsignal(signal.SIGTERM)
         try:
             self.ray.init(address=address, log_to_driver=False, logging_level="ERROR", configure_logging=False)
@@ -155,7 +155,7 @@ class Cluster:
             time.sleep(0.1)
 
 
-def _read_token() -> None:
+def read_token() -> None:
     """Let Ray see the environment as it is now: it has read it when it was imported."""
     raylet = import_module("ray._raylet")
     raylet.Config.initialize("")

@@ -40,7 +40,10 @@ class Evaluated(Callback):
     """A plain function as a callback: it is given the flat row of each evaluation."""
 
     def __init__(self, function: Callable[[Mapping[str, Any]], object]):
-        self.evaluated = function  # type: ignore[method-assign, assignment]
+        self.function = function
+
+    def evaluated(self, record: Mapping[str, Any]) -> None:
+        self.function(record)
 
 
 class Several(Callback):

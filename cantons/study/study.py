@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -20,40 +21,40 @@ from cantons.study.result import Result
 from cantons.study.run import run
 
 
-class AnyStudy:
+class AnyStudy(ABC):
     """All that decides what a run computes; `source` names it in messages, `name` in tables."""
 
     source: str
     stages: Mapping[str, AnyStudy] = {}  # of one with stages, each as a study of its own
 
     @property
-    def name(self) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def name(self) -> str: ...
 
     @property
+    @abstractmethod
     def stem(self) -> str:
         """What folders are named after."""
-        raise NotImplementedError
 
+    @abstractmethod
     def parts(self, data: Federation | None = None) -> tuple[Problem, Federation, Recipe, dict[str, Any]]:
         """The problem, the data (`data`, where it is made already), the algorithm, the other arguments of `run`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def federation(self) -> Federation:
         """The data, with the datacenter's if there is one, and with groups."""
-        raise NotImplementedError
 
+    @abstractmethod
     def changed(self, changes: Mapping[str, Any]) -> AnyStudy:
         """The same study with other values under these dotted keys, such as "algorithm.step_size"."""
-        raise NotImplementedError
 
+    @abstractmethod
     def algorithm(self) -> dict[str, Any]:
         """The name of the algorithm and the options that the study gives it: those left open are not there."""
-        raise NotImplementedError
 
+    @abstractmethod
     def has_data_of(self, other: AnyStudy) -> bool:
         """Whether both are about the same data."""
-        raise NotImplementedError
 
     def run(self, *, callbacks: Callbacks = (), progress: bool | None = True, **options: Any) -> Result:
         """Build the parts and run them; `options` are those of `cantons.run` that are not part of a study."""

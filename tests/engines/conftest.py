@@ -10,7 +10,7 @@ from ray_processes import ray_processes, wait_until
 
 ray = pytest.importorskip("ray", reason="make test-engines installs it")
 
-from cantons.engine.ray_cluster import Cluster, _read_token  # noqa: E402
+from cantons.engine.ray_cluster import Cluster, read_token  # noqa: E402
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -36,7 +36,7 @@ def head(nothing_is_left):
 @pytest.fixture(scope="module")
 def connected(head):
     """This process is connected, as a user's own program may be: engines without an address use that Ray."""
-    _read_token()
+    read_token()
     ray.init(address=head, log_to_driver=False, logging_level="ERROR", configure_logging=False)
     yield ray
     ray.shutdown()

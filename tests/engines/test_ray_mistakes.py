@@ -29,7 +29,7 @@ def test_too_few_cpus_and_gpus_on_the_cluster_are_refused(data, head):
 
 def test_cpus_that_others_use_are_refused_after_a_while(data, head, monkeypatch):
     monkeypatch.setattr(ray_cluster, "ROOM_SECONDS", 0.5)
-    ray_cluster._read_token()
+    ray_cluster.read_token()
     ray.init(address=head, log_to_driver=False, logging_level="ERROR", configure_logging=False)
 
     class Idle:
