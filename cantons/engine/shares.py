@@ -33,7 +33,7 @@ class Deal(NamedTuple):
         return examples.some(self.ids[number], self.room, rows)
 
     def rows(self, number: int, rows: PyTree) -> PyTree:
-        """The rows of a shard, the last one repeated for as many as there is room for."""
+        """The rows of a shard, and anybody's in the places that are left."""
         own = np.append(self.ids[number], np.zeros(self.room - len(self.ids[number]), int))
         return jax.tree.map(lambda leaf: leaf[own], rows)
 
