@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cantons.data.checks import as_labels, as_rows, check_numbers, first_names
+from cantons.data.checks import Where, as_labels, as_rows, check_numbers, first_names
 from cantons.data.federation import Federation, Population, gather, select_clients
 from cantons.data.ragged import Ragged, from_sizes
 from cantons.data.split.holdout import check_marks, hold_out_clients, mark_own_rows
@@ -31,6 +31,7 @@ def federation(
     min_examples: int = 1,
     name: str = "data",
     seed: int = 0,
+    where: Where | None = None,
 ) -> Federation:
     """Rows with a client id each become a federation in which every client has test rows of its own.
 
@@ -38,7 +39,8 @@ def federation(
     boolean per row. `new` sets whole clients aside: a fraction of them, or from 1 on a number. `classes` is
     the number of labels, None for regression. `central` is the datacenter's (inputs, targets). Clients
     with fewer than `min_examples` rows are left out. A client's split depends on the seed and its own
-    name and rows, never on the other clients.
+    name and rows, never on the other clients. `where` says in messages where the user finds a row, by its
+    number.
 
     >>> data = federation(np.zeros((6, 2)), np.arange(6.0), ["ann"] * 4 + ["bob"] * 2, test=0.5)
     >>> print(data.describe())
@@ -54,10 +56,11 @@ def federation(
     if len(numbers) != rows:
         raise InputError(f"there are {len(numbers)} client ids for {rows} rows; give one id per row.")
 
-    def where(row: int) -> str:
+    def own_row(row: int) -> str:
         own = np.count_nonzero(numbers[:row] == numbers[row])
         return f"row {own} (from 0) of client {names[numbers[row]]!r}"
 
+    where = where or own_row
     check_numbers("inputs", inputs, where)
     check_numbers("targets", targets, where)
     if classes is not None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cantons.data.checks import as_float32
+from cantons.data.checks import Where, as_float32
 from cantons.errors import InputError
 
 EXACT = 2**53  # beyond it neighbouring whole numbers are the same float64
@@ -23,6 +23,12 @@ class Table(NamedTuple):
     test: np.ndarray | None = None  # bool: the rows that the source sets aside for testing
     times: np.ndarray | None = None  # float64: when each row arrived
     vocabulary: tuple[str, ...] | None = None  # where inputs are numbers of things: what 0, 1, ... stands for
+    where: Where | None = None  # the number of a row -> where its source has it, if that can be said
+
+
+def as_row(row: int) -> str:
+    """Where a row is, if nothing better is known."""
+    return f"row {row} (from 0)"
 
 
 def with_labels(table: Table, regression: bool, source: str | Path) -> Table:
@@ -33,7 +39,7 @@ def with_labels(table: Table, regression: bool, source: str | Path) -> Table:
     if regression:
         if values.dtype.kind not in "iuf":
             raise InputError(f"targets in {source} are of type {values.dtype}; regression needs numbers.")
-        return table._replace(targets=as_float32(f"targets in {source}", values, lambda row: f"row {row} (from 0)"))
+        return table._replace(targets=as_float32(f"targets in {source}", values, table.where or as_row))
     if values.dtype.kind not in "biufUSOM":
         raise InputError(f"targets in {source} are of type {values.dtype}; give numbers or words as labels.")
     if values.size == 0:

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cantons.data.table import Table, with_labels
+from cantons.data.checks import Where
+from cantons.data.table import Table, as_row, with_labels
 from cantons.errors import InputError, unknown
 
 
@@ -21,6 +22,11 @@ class Columns(NamedTuple):
     read: Callable[[str], np.ndarray]
     kind: str = "column"  # what its format calls them
     text: bool = False  # its numbers are written in digits, so words may be numbers too large for the others
+    where: Where | None = None  # the number of a row -> where the file has it, if that can be said
+
+    def place(self, row: int) -> str:
+        """The row, in words."""
+        return (self.where or as_row)(row)
 
 
 def column(columns: Columns, name: str) -> np.ndarray:
@@ -37,17 +43,28 @@ def numbers(columns: Columns, name: str) -> np.ndarray:
     """One column by name, which must hold numbers."""
     values = column(columns, name)
     if values.dtype.kind in "biuf":
+        if columns.text and np.isnan(values).any():
+            raise InputError(f"{columns.kind} {name!r} in {columns.source} has no value in "
+                             f"{columns.place(int(np.isnan(values).argmax()))}; remove such rows or fill in a number.")
         return values
     row = next((row for row, value in enumerate(values.flat) if not _is_number(value)), 0)
     if columns.text and _is_number(values[row]):
         return values.astype(np.float64)
-    raise InputError(f"{columns.kind} {name!r} in {columns.source} holds {str(values.flat[row])[:40]!r} in row {row} "
-                     "(from 0), where a number belongs; fill one in or choose other columns.")
+    raise InputError(f"{columns.kind} {name!r} in {columns.source} holds {str(values.flat[row])[:40]!r} in "
+                     f"{columns.place(row)}, where a number belongs; fill one in or leave the column out.")
 
 
 def as_table(columns: Columns, *, inputs: str | Sequence[str] | None, targets: str, client: str | None = None,
-             time: str | None = None, regression: bool = False) -> Table:
-    """One input column keeps its shape; several, or all that are left (None), stand side by side as features."""
+             time: str | None = None, ignore: Sequence[str] = (), regression: bool = False) -> Table:
+    """One input column keeps its shape; several, or all that are left (None), stand side by side as features.
+
+    Columns to `ignore` must be there: a misspelt name would let a column in.
+    """
+    for ignored in ignore:
+        if ignored not in columns.names:
+            raise unknown(f"{columns.kind} in {columns.source}:", ignored, columns.names)
+        if ignored in (targets, client, time, *([inputs] if isinstance(inputs, str) else inputs or ())):
+            raise InputError(f"ignore names {ignored!r}, which is also to be used; take it out of one of the two.")
     values = column(columns, targets)
     ids = None if client is None else column(columns, client)
     times = None if time is None else _seconds(columns, time)
@@ -58,13 +75,13 @@ def as_table(columns: Columns, *, inputs: str | Sequence[str] | None, targets: s
     if isinstance(inputs, str):
         rows = numbers(columns, inputs)
     else:
-        left = [name for name in columns.names if name not in (targets, client, time)]
+        left = [name for name in columns.names if name not in (targets, client, time, *ignore)]
         rows = _side_by_side(columns, left if inputs is None else inputs)
     for name, beside in ((targets, values), (client, ids), (time, times)):
         if beside is not None and len(beside) != len(rows):
             raise InputError(f"{columns.kind} {name!r} in {columns.source} has shape {beside.shape} and the inputs "
                              f"{rows.shape}; both need one row per example.")
-    return with_labels(Table(rows, values, None, ids, times=times), regression, columns.source)
+    return with_labels(Table(rows, values, None, ids, times=times, where=columns.where), regression, columns.source)
 
 
 def _side_by_side(columns: Columns, names: Sequence[str]) -> np.ndarray:
@@ -92,8 +109,8 @@ def _seconds(columns: Columns, name: str) -> np.ndarray:
         raise InputError(f"{columns.kind} {name!r} in {columns.source} holds neither numbers nor dates such as "
                          f"2026-01-31T12:00: {error}.") from error
     if np.isnat(dates).any():
-        raise InputError(f"{columns.kind} {name!r} in {columns.source} has no date in row {np.isnat(dates).argmax()} "
-                         "(from 0); remove such rows or fill one in.")
+        raise InputError(f"{columns.kind} {name!r} in {columns.source} has no date in "
+                         f"{columns.place(int(np.isnat(dates).argmax()))}; remove such rows or fill one in.")
     return dates.astype(np.int64) / 1e6
 
 

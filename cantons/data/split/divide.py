@@ -101,12 +101,13 @@ def from_table(table: Table, division: Division | NaturalDivision = Division(), 
         whole = _make_clients(table, division.clients, division, name)
     elif table.clients is None or division.clients is not None:
         raise InputError("partition 'natural' finds its clients in the file: give client, the name of their "
-                         "ids, and not clients; or choose another partition.")
+                         "ids, and not clients; or choose another partition. (A CSV file for each client is a list, a "
+                         "folder or a pattern in path.)")
     else:
         marked = table.test if division.test is None else None
         whole = federation(table.inputs, table.targets, table.clients, classes=_classes(table), new=division.new,
                            test=fraction_held(division.test) if marked is None else marked, name=name,
-                           min_examples=division.min_examples, seed=division.seed)
+                           min_examples=division.min_examples, seed=division.seed, where=table.where)
     return scale_inputs(replace(whole, vocabulary=table.vocabulary), division.scale)
 
 
@@ -130,7 +131,7 @@ def _make_clients(table: Table, clients: int, division: Division, name: str) -> 
     else:
         numbers = shards(table.targets, clients, seed=seed)
     return federation(table.inputs, table.targets, numbers, classes=_classes(table), test=test, new=division.new,
-                      name=name, seed=seed)
+                      name=name, seed=seed, where=table.where)
 
 
 def _classes(table: Table) -> int | None:
