@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
-import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cantons.data.checks import Where, as_labels, as_rows, check_numbers, first_names
+from cantons.data.checks import Where, as_labels, as_rows, check_numbers
 from cantons.data.federation import Federation, Population, gather, select_clients
 from cantons.data.ragged import Ragged, from_sizes
 from cantons.data.split.holdout import check_marks, hold_out_clients, mark_own_rows
@@ -81,36 +78,6 @@ def federation(
     whole = Federation(Population(pick(~marked), pick(marked), names), central=_datacenter(central),
                        classes=classes, name=name, test_set=test_set)
     return hold_out_clients(_drop_small_clients(whole, min_examples), new, seed=seed)
-
-
-def from_clients(clients: Mapping[str, tuple[PyTree, PyTree]], **options: Any) -> Federation:
-    """One (inputs, targets) pair per client's name becomes a federation; options as in `federation`.
-
-    >>> ann, bob = (np.zeros((3, 2)), np.zeros(3)), (np.ones((1, 2)), np.ones(1))
-    >>> from_clients({"ann": ann, "bob": bob}).train.sizes.tolist()
-    [2, 1]
-    """
-    if not clients:
-        raise InputError("there are no clients; give at least one name with its (inputs, targets).")
-    checked = {name: as_rows(*pair, whose=f" of client {name!r}") for name, pair in clients.items()}
-    pairs = {name: (inputs, targets) for name, (inputs, targets, _) in checked.items()}
-    sizes = [size for *_, size in checked.values()]
-    empty = [name for name, size in zip(pairs, sizes, strict=True) if size == 0]
-    if empty:
-        raise InputError(f"no examples for {first_names(empty)}; leave such clients out or give them some.")
-    _check_same_shapes(pairs)
-    inputs, targets = jax.tree.map(lambda *leaves: np.concatenate(leaves), *pairs.values())
-    return federation(inputs, targets, np.repeat(list(pairs), sizes), **options)
-
-
-def _check_same_shapes(pairs: Mapping[str, tuple[PyTree, PyTree]]) -> None:
-    shapes = {name: jax.tree.map(lambda leaf: str(leaf.shape[1:]), pair) for name, pair in pairs.items()}
-    first, expected = next(iter(shapes.items()))
-    for name, found in shapes.items():
-        for what, one, other in zip(("inputs", "targets"), found, expected, strict=True):
-            if one != other:
-                raise InputError(f"{what} of client {name!r} have shape {one} per example and those of "
-                                 f"client {first!r} {other}; all clients must agree.")
 
 
 def _datacenter(central: tuple[PyTree, PyTree] | None) -> Ragged | None:

@@ -73,11 +73,7 @@ def is_pattern(path: Paths) -> bool:
 
 
 def find_files(path: Paths, *endings: str) -> list[Path]:
-    """The files that are meant: of a list, those that fit a pattern, those of a folder with these endings, or one.
-
-    >>> find_files(["north.csv", "south.csv"])
-    [PosixPath('north.csv'), PosixPath('south.csv')]
-    """
+    """The files that are meant: of a list, those that fit a pattern, those of a folder with these endings, or one."""
     if isinstance(path, list | tuple):
         found = [file for each in path for file in find_files(each, *endings)]
         if not found:
