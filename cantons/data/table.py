@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cantons.data.checks import as_float32
+from cantons.data.encoding import Column, Encoding, as_labels
 from cantons.errors import InputError
 
 EXACT = 2**53  # beyond it neighbouring whole numbers are the same float64
@@ -23,6 +24,13 @@ class Table(NamedTuple):
     test: np.ndarray | None = None  # bool: the rows that the source sets aside for testing
     times: np.ndarray | None = None  # float64: when each row arrived
     vocabulary: tuple[str, ...] | None = None  # where inputs are numbers of things: what 0, 1, ... stands for
+    columns: tuple[Column, ...] | None = None  # where each number of an input is a column of its own
+    target: str | None = None  # the name of the targets
+
+    @property
+    def encoding(self) -> Encoding:
+        classes = None if self.classes is None else as_labels(self.classes)
+        return Encoding(columns=self.columns, classes=classes, target=self.target)
 
 
 def with_labels(table: Table, regression: bool, source: str | Path) -> Table:
