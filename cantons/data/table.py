@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cantons.data.checks import Where, as_float32
+from cantons.data.encoding import Column, Encoding, as_labels
 from cantons.errors import InputError
 
 EXACT = 2**53  # beyond it neighbouring whole numbers are the same float64
@@ -24,6 +25,13 @@ class Table(NamedTuple):
     times: np.ndarray | None = None  # float64: when each row arrived
     vocabulary: tuple[str, ...] | None = None  # where inputs are numbers of things: what 0, 1, ... stands for
     where: Where | None = None  # the number of a row -> where its source has it, if that can be said
+    columns: tuple[Column, ...] | None = None  # where each number of an input is a column of its own
+    target: str | None = None  # the name of the targets
+
+    @property
+    def encoding(self) -> Encoding:
+        classes = None if self.classes is None else as_labels(self.classes)
+        return Encoding(columns=self.columns, classes=classes, target=self.target)
 
 
 def as_row(row: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
@@ -10,6 +9,7 @@ import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
+from cantons.data.encoding import Scaling
 from cantons.data.federation import Federation, map_rows
 from cantons.data.ragged import Ragged
 from cantons.errors import one_of
@@ -27,27 +27,28 @@ def scale_inputs(federation: Federation, how: Scale) -> Federation:
     if how == "none":
         return federation
     fit = _unit if how == "unit" else _standard
-    scalers = jax.tree.map(fit, federation.train.inputs)
+    scalings = jax.tree.map(fit, federation.train.inputs)
 
     def rows(ragged: Ragged) -> Ragged:
-        return replace(ragged, inputs=jax.tree.map(lambda scale, leaf: scale(leaf), scalers, ragged.inputs))
+        return replace(ragged, inputs=jax.tree.map(lambda scaling, leaf: scaling.apply(leaf), scalings, ragged.inputs,
+                                                   is_leaf=lambda node: isinstance(node, Scaling)))
 
-    return map_rows(federation, rows)
+    encoding = federation.encoding
+    if encoding is not None and isinstance(scalings, Scaling) and encoding.scaling is None:
+        encoding = replace(encoding, scaling=scalings)
+    else:
+        encoding = None  # of several arrays, or scaled before: nothing that a file could keep
+    return replace(map_rows(federation, rows), encoding=encoding)
 
 
-Scaler = Callable[[np.ndarray], np.ndarray]
-
-
-def _unit(inputs: np.ndarray) -> Scaler:
+def _unit(inputs: np.ndarray) -> Scaling:
     pixels = inputs.dtype == np.uint8
-    return _affine(inputs.dtype, 0, 255 if pixels else np.abs(inputs.astype(np.float64)).max(axis=0))
+    return _scaling("unit", 0, 255 if pixels else np.abs(inputs.astype(np.float64)).max(axis=0))
 
 
-def _standard(inputs: np.ndarray) -> Scaler:
-    return _affine(inputs.dtype, inputs.mean(axis=0, dtype=np.float64), inputs.std(axis=0, dtype=np.float64))
+def _standard(inputs: np.ndarray) -> Scaling:
+    return _scaling("standard", inputs.mean(axis=0, dtype=np.float64), inputs.std(axis=0, dtype=np.float64))
 
 
-def _affine(dtype: np.dtype, shift: ArrayLike, size: ArrayLike) -> Scaler:
-    result = dtype if dtype.kind == "f" else np.float32
-    nonzero = np.where(np.equal(size, 0), 1, size)
-    return lambda inputs: ((inputs - shift) / nonzero).astype(result)
+def _scaling(how: Scale, shift: ArrayLike, size: ArrayLike) -> Scaling:
+    return Scaling(how, np.asarray(shift, np.float64), np.where(np.equal(size, 0), 1.0, size))

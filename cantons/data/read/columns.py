@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cantons.data.checks import Where
+from cantons.data.encoding import Column
 from cantons.data.table import Table, as_row, with_labels
 from cantons.errors import InputError, unknown
 
@@ -73,15 +74,19 @@ def as_table(columns: Columns, *, inputs: str | Sequence[str] | None, targets: s
             raise InputError(f"{columns.kind} {name!r} in {columns.source} has shape {beside.shape}; "
                              "give one value per example.")
     if isinstance(inputs, str):
-        rows = numbers(columns, inputs)
+        chosen, rows = [inputs], numbers(columns, inputs)
     else:
         left = [name for name in columns.names if name not in (targets, client, time, *ignore)]
-        rows = _side_by_side(columns, left if inputs is None else inputs)
+        chosen = list(left if inputs is None else inputs)
+        rows = _side_by_side(columns, chosen)
     for name, beside in ((targets, values), (client, ids), (time, times)):
         if beside is not None and len(beside) != len(rows):
             raise InputError(f"{columns.kind} {name!r} in {columns.source} has shape {beside.shape} and the inputs "
                              f"{rows.shape}; both need one row per example.")
-    return with_labels(Table(rows, values, None, ids, times=times, where=columns.where), regression, columns.source)
+    single = columns.kind == "column" and prod(rows.shape[1:]) == len(chosen)
+    named = tuple(map(Column, chosen)) if single else None
+    table = Table(rows, values, None, ids, times=times, columns=named, target=targets, where=columns.where)
+    return with_labels(table, regression, columns.source)
 
 
 def _side_by_side(columns: Columns, names: Sequence[str]) -> np.ndarray:

@@ -108,7 +108,10 @@ def from_table(table: Table, division: Division | NaturalDivision = Division(), 
         whole = federation(table.inputs, table.targets, table.clients, classes=_classes(table), new=division.new,
                            test=fraction_held(division.test) if marked is None else marked, name=name,
                            min_examples=division.min_examples, seed=division.seed, where=table.where)
-    return scale_inputs(replace(whole, vocabulary=table.vocabulary), division.scale)
+    encoding = table.encoding
+    if division.partition == "tasks":  # each client's labels are 0 and 1 of its own task
+        encoding = replace(encoding, classes=None)
+    return scale_inputs(replace(whole, vocabulary=table.vocabulary, encoding=encoding), division.scale)
 
 
 def fraction_held(test: float | None) -> float:
