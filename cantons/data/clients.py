@@ -24,8 +24,8 @@ def from_clients(clients: Mapping[str, Any], *, targets: str | None = None,
     """One client's rows per name become a federation.
 
     Rows are a pair (inputs, targets) of arrays, or a torch `Dataset` of such pairs, which is read by its length; then
-    options are those of `federation`. Or they are a pandas or polars frame or an Arrow table; then `targets`, `inputs`,
-    `ignore` and `regression` are as in `csv`, and so are its options `test`, `new`, `min_examples`, `scale` and `seed`.
+    options are those of `federation`. Or they are a pandas or polars frame or an Arrow table; then options are those of
+    `csv`, but for the ones about files and partitions.
 
     >>> ann, bob = (np.zeros((3, 2)), np.zeros(3)), (np.ones((1, 2)), np.ones(1))
     >>> from_clients({"ann": ann, "bob": bob}).train.sizes.tolist()
@@ -52,15 +52,18 @@ def _from_tables(clients: Mapping[str, Any], targets: str | None, inputs: str | 
                  ignore: Sequence[str], regression: bool, options: Mapping[str, Any]) -> Federation:
     if targets is None:
         raise InputError("the clients have tables; give targets, the name of the column to predict.")
-    allowed = {"name", *Division._fields} - {"partition", "clients", "alpha"}
+    allowed = {"name", "categorical", "missing", *Division._fields} - {"partition", "clients", "alpha"}
     for option in options:
         if option not in allowed:
             raise unknown("option of from_clients for tables:", option, allowed)
     _refuse_empty({str(name): len(rows) for name, rows in clients.items()})
     columns, owners = join_frames({str(name): rows for name, rows in clients.items()})
-    table = as_table(columns, inputs=inputs, targets=targets, ignore=ignore, regression=regression)
-    chosen = {option: value for option, value in options.items() if option != "name"}
-    return from_table(table._replace(clients=owners), Division(**chosen), name=options.get("name", "data"))
+    missing = options.get("missing", "refuse")
+    table = as_table(columns, inputs=inputs, targets=targets, ignore=ignore, regression=regression,
+                     categorical=options.get("categorical", ()), missing=missing)
+    chosen = {option: value for option, value in options.items() if option in Division._fields}
+    return from_table(table._replace(clients=owners), Division(**chosen), name=options.get("name", "data"),
+                      missing=missing)
 
 
 def _as_pair(name: str, rows: Any) -> tuple[PyTree, PyTree]:

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from cantons.data.checks import Where, as_float32
-from cantons.data.encoding import Column, Encoding, as_labels
+from cantons.data.column import Column
+from cantons.data.encoding import Encoding, as_labels
 from cantons.errors import InputError
 
 EXACT = 2**53  # beyond it neighbouring whole numbers are the same float64
+
+
+Missing = Literal["refuse", "mean"]  # what is done where a row has no value
+
+
+class RawColumn(NamedTuple):
+    """A column of the inputs as its source has it: numbers, NaN for missing ones, or words, "" for missing ones."""
+
+    name: str
+    values: np.ndarray
+    words: str  # it, in a message
 
 
 class Table(NamedTuple):
@@ -27,6 +39,7 @@ class Table(NamedTuple):
     where: Where | None = None  # the number of a row -> where its source has it, if that can be said
     columns: tuple[Column, ...] | None = None  # where each number of an input is a column of its own
     target: str | None = None  # the name of the targets
+    raw: tuple[RawColumn, ...] | None = None  # columns that are still to be encoded: inputs are the numbers of rows
 
     @property
     def encoding(self) -> Encoding:

@@ -13,17 +13,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cantons.data.column import MISSING
 from cantons.data.federation import Federation
 from cantons.data.provenance import recorded
 from cantons.data.read.columns import Columns, as_table
 from cantons.data.read.files import Paths, find_files, is_pattern, reading
 from cantons.data.split.divide import Division, from_table
-from cantons.data.table import EXACT, Table
+from cantons.data.table import EXACT, Missing, Table
 from cantons.errors import InputError
 from cantons.memory import require
 from cantons.options import Flat
 
-MISSING = ("", "na", "n/a", "nan", "null")  # how files say, in any case, that they have no number
 LARGE = re.compile(r"\s*[-+]?\d+\s*")  # whole, and read as a float because it does not fit into an integer
 
 
@@ -37,6 +37,8 @@ def csv(
     client: str | None = None,
     separator: str = ",",
     regression: bool = False,
+    categorical: list[str] | None = None,
+    missing: Missing = "refuse",
     division: Flat[Division] = Division(test=0.2),
 ) -> Federation:
     """CSV files with a header, divided by their column `client`, by file, or into `clients` by another partition.
@@ -48,18 +50,25 @@ def csv(
     client: the column that says whose each row is; of several files, each is a client named after it if not given.
     separator: the character between two columns.
     regression: targets are numbers; otherwise they are labels.
+    categorical: columns of numbers to encode one-hot, as columns of text always are.
+    missing: of an input without a value, "refuse" the file, or fill in the "mean" of all training rows and mark such
+        rows in a feature of their own.
     """
     table = read_csv(path, inputs=inputs, targets=targets, client=client, ignore=ignore, separator=separator,
-                     regression=regression)
+                     regression=regression, categorical=categorical or (), missing=missing)
     if client is None and division.partition != "natural":  # a partition makes its own clients of all rows together
         table = table._replace(clients=None)
-    return from_table(table, division, name=_name(path))
+    return from_table(table, division, name=_name(path), missing=missing)
 
 
 def read_csv(path: Paths, *, targets: str, inputs: str | list[str] | None = None, client: str | None = None,
              time: str | None = None, ignore: Sequence[str] | None = None, separator: str = ",",
-             regression: bool = False) -> Table:
-    """Read a CSV file, or several with the same columns, each a client's; times may be numbers or dates."""
+             regression: bool = False, categorical: Sequence[str] | None = None,
+             missing: Missing = "refuse") -> Table:
+    """Read a CSV file, or several with the same columns, each a client's; times may be numbers or dates.
+
+    With `categorical`, columns to be encoded one-hot, text and missing values are read too: the table's `raw` columns.
+    """
     files = find_files(path, ".csv")
     several = not _is_one(path)
     parts = []
@@ -69,7 +78,7 @@ def read_csv(path: Paths, *, targets: str, inputs: str | list[str] | None = None
     columns = _join(parts, _folder(files) if several else files[0])
     with nullcontext() if several else reading(files[0]):
         table = as_table(columns, inputs=inputs, targets=targets, client=client, time=time, ignore=ignore or (),
-                         regression=regression)
+                         regression=regression, categorical=categorical, missing=missing)
     if client is not None or not several:
         return table
     return table._replace(clients=np.repeat(_client_names(files), [len(part.lines) for part in parts]))

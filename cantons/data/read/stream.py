@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cantons.data.checks import as_array, as_float32, as_labels, check_numbers
-from cantons.data.encoding import Column
+from cantons.data.column import Column
 from cantons.data.federation import Federation, Population
 from cantons.data.provenance import recorded
 from cantons.data.read.csv import read_csv
