@@ -367,6 +367,8 @@ class _Log:
                  diagnostics_row(run.data, found, self.seen, run.parts.scored, run.liars),
                  traffic_row(run.data, found.progress, traffic), ({}, dict(found.columns))]
         row: Row = {"round": found.progress.round}
+        if found.common_start:
+            row["personal_models"] = "common start"
         columns: Columns = {}
         for more, by_client in pairs:
             row |= more
