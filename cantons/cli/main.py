@@ -212,7 +212,7 @@ def demo(out: Path, rounds: int) -> None:
         folders = play(out, rounds, watcher)
     found = write(*folders, out=out / "report.html")
     show.comparison(found)
-    click.echo(f"run folders: {', '.join(map(str, folders))}")
+    click.echo(f"run folders: {out}/<method>-<seed>")
     click.echo(f"report: {found.report}")
 
 

@@ -107,7 +107,7 @@ def _verdict(one: Difference, upwards: bool) -> str:
     if one.seeds is None:
         return "for {} there is nothing to compare (no common seed, or no finite score)"
     if one.seeds.signs[1] == one.seeds.number and (one.clients is None or one.clients.signs[1] == one.clients.number):
-        return "all scores of {} {} the same, so no difference is seen"
+        return "all scores of {} are the same, so no difference is seen"
     better = "better" if (one.seeds.mean > 0) == upwards else "worse"
     over_seeds, over_clients = _is_seen(one.seeds, one.seeds_p), _is_seen(one.clients, one.clients_p)
     if over_clients and over_seeds and one.clients is not None and (one.clients.mean > 0) == (one.seeds.mean > 0):

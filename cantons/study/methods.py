@@ -15,7 +15,7 @@ from cantons.study.callbacks import Callback
 from cantons.study.given import as_study, chosen_options
 from cantons.study.read import check_changed, read_raw
 from cantons.study.registry import part
-from cantons.study.stage_tables import METHOD
+from cantons.study.stage_tables import METHOD, STAGE
 from cantons.study.study import AnyStudy
 from cantons.study.values import parsed_algorithm, parsed_method
 
@@ -38,7 +38,7 @@ class Base(NamedTuple):
 
     source: str
     change: Callable[[Changes], AnyStudy]  # dotted keys -> the study with these
-    has_algorithm: bool = True  # a file may leave it to its methods
+    has_algorithm: bool = True  # or its stages have; a file may leave it to its methods
     tables: Sequence[Any] = ()  # its [[method]] tables, if it has any
     folder: Path | None = None  # where it stands, if it is a file
 
@@ -90,7 +90,7 @@ def _base(given: Any) -> Base:
         raise InputError(f"{source}: {METHOD} is {shown(tables)}; write a table [[{METHOD}]], in two brackets, for "
                          "each method.")
     return Base(source, lambda changes: check_changed(copy.deepcopy(raw), changes, source, folder),
-                "algorithm" in raw, tables or (), folder)
+                "algorithm" in raw or STAGE in raw, tables or (), folder)
 
 
 def _method(base: Base, table: Changes, changes: Changes, watcher: Callback, tuned: Collection[str]) -> Method:

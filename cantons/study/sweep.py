@@ -70,16 +70,13 @@ def sweep(given: AnyStudy | str | Path, grid: Mapping[str, Sequence[Any]], seeds
             failures[label(point)] = str(error)
     if overwrite:
         _remove_others(runs, out)
-    finished = {run.folder for run in runs if _is_finished(run, watcher)}
-    for group in grouped(runs):
-        unfinished = [run for run in group if run.folder not in finished]
+    for group in unfinished_groups(runs, out, watcher):
         try:
-            if unfinished:
-                _play(_begun_together(group, out) or unfinished, out, watcher, accept_changes)
+            play_group(group, out, watcher, accept_changes)
         except CannotWrite:
             raise  # the other points would fare no better
         except InputError as error:
-            failures |= {label(run.point): str(error) for run in unfinished}
+            failures |= {label(run.point): str(error) for run in group}
     if len(failures) == len(points):
         first = next(iter(failures.values()))
         raise InputError(first if source in first else f"{source}: {first}")
@@ -147,6 +144,13 @@ def _runs(given: AnyStudy | str | Path, point: Mapping[str, Any], seeds: int, ou
     return [Run(point, out / f"{label(point)}-{seed}", first.with_seed(seed), engine) for seed in range(seeds)]
 
 
+def unfinished_groups(runs: Sequence[Run], out: Path, watcher: Callback) -> list[Sequence[Run]]:
+    """The groups that are to be played, each as one program; folders that hold other runs are refused."""
+    finished = {run.folder for run in runs if _is_finished(run, watcher)}
+    waiting = [(group, [run for run in group if run.folder not in finished]) for group in grouped(runs)]
+    return [_begun_together(group, out) or unfinished for group, unfinished in waiting if unfinished]
+
+
 def _begun_together(group: Sequence[Run], out: Path) -> Sequence[Run]:
     """The whole group, if it was begun as one program: with fewer runs it would be another, and end in other bits."""
     alone = group[0].engine.together() is None or len(group) == 1
@@ -185,7 +189,7 @@ def _is_finished(run: Run, watcher: Callback) -> bool:
     return True
 
 
-def _play(runs: Sequence[Run], out: Path, watcher: Callback, accept_changes: bool) -> None:
+def play_group(runs: Sequence[Run], out: Path, watcher: Callback, accept_changes: bool = False) -> None:
     """Run a group to its end. Their data and clocks are equal, or they would not be in one group: one copy serves."""
     first = runs[0].ready.parts
     ready = [run.ready._replace(parts=run.ready.parts._replace(
