@@ -121,7 +121,7 @@ def run(study: Path, out: Path | None, rounds: int | None, seed: int | None, cha
               help="Run the one study with this algorithm, as in --algorithm fedprox,mu=0.1; may be repeated.")
 @click.option("--method", "methods", multiple=True, metavar="ALGORITHM; KEY=VALUE; ...",
               help="Run the one study with this algorithm and keys of its own, as in --method \"fedrep; "
-              "problem.split=output; algorithm.head_steps=5\"; may be repeated.")
+              "problem.split=output; algorithm.head_epochs=5\"; may be repeated.")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a key in all of the studies.")
 @click.option("--tune", "grids", multiple=True, metavar="KEY=A,B,C",
               help="Choose the best of these values for each method, by validation rows, and run fresh seeds with it; "

@@ -100,7 +100,7 @@ def compare(*studies: AnyStudy | str | Path, seeds: int = 3, out: str | Path = "
     A study is the path of a file, or `Study(problem, data, algorithm, rounds=...)`; a file with [[method]] tables is
     several. `algorithm` has several to put into one study: recipes such as fedprox(mu=0.1), or words such as
     "fedprox,mu=0.1", for which the study's own options hold as far as they have such. A `method` may have more of its
-    own: "fedrep; problem.split=output; algorithm.head_steps=5", or a table such as {"algorithm": "fedrep",
+    own: "fedrep; problem.split=output; algorithm.head_epochs=5", or a table such as {"algorithm": "fedrep",
     "problem.split": "output", "name": "FedRep"}. `set` changes keys in all studies, such as
     {"algorithm.step_size": 0.05}.
 

@@ -42,8 +42,8 @@ def parsed_algorithm(text: str) -> tuple[str, dict[str, Any]]:
 def parsed_method(text: str) -> dict[str, Any]:
     """`algorithm; key=value; ...`: the algorithm as above, and dotted keys; the algorithm may be left out.
 
-    >>> parsed_method("fedrep,head_steps=5; problem.split=output; name=FedRep")
-    {'algorithm': {'name': 'fedrep', 'head_steps': 5}, 'problem.split': 'output', 'name': 'FedRep'}
+    >>> parsed_method("fedrep,head_epochs=5; problem.split=output; name=FedRep")
+    {'algorithm': {'name': 'fedrep', 'head_epochs': 5}, 'problem.split': 'output', 'name': 'FedRep'}
     """
     first, *changes = (piece.strip() for piece in pieces(text, ";"))
     found: dict[str, Any] = {}
@@ -56,7 +56,7 @@ def parsed_method(text: str) -> dict[str, Any]:
         key, equals, value = change.partition("=")
         if not equals or not key.strip():
             raise InputError(f"method got {shown(text)}; write an algorithm and what else is its own, as in \"fedrep; "
-                             "problem.split=output; algorithm.head_steps=5\".")
+                             "problem.split=output; algorithm.head_epochs=5\".")
         if key.strip() in found:
             raise InputError(f"method got {key.strip()} twice in {shown(text)}; give it once.")
         found[key.strip()] = parsed_value(value.strip())
