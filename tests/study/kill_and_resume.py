@@ -3,9 +3,9 @@
     python tests/study/kill_and_resume.py --kills 100
 
 A run, an online run, an asynchronous run, a run with a datacenter, one in stages, a sweep, a comparison, a tuned
-comparison and a run with local models are each killed at points spread over all their file operations, from the first to the last, so that every
-file is once half written. Every other one is killed a second time while it goes on. In the end states, evaluations (but
-for the clock's readings) and events must have the same bits.
+comparison and a run with local models are each killed at points spread over all their file operations, from the first
+to the last, so that every file is once half written. Every other one is killed a second time while it goes on. In the
+end states, evaluations (but for the clock's readings) and events must have the same bits.
 """
 
 from __future__ import annotations
