@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from cantons.data.build import federation
 from cantons.data.checks import Where
+from cantons.data.column import is_missing
 from cantons.data.federation import Federation
 from cantons.errors import InputError, shown, unknown
 from cantons.protocol import PyTree
@@ -57,6 +58,9 @@ def check_log(actions: ArrayLike, rewards: ArrayLike, propensities: ArrayLike, n
     if len(odd):
         raise InputError(f"the propensity in {where(int(odd[0]))} is {likely[odd[0]]}; it is the probability with "
                          "which the action was chosen: above 0, since it was, and at most 1.")
+    odd = np.flatnonzero(is_missing(chosen))
+    if len(odd):
+        raise InputError(f"there is no action in {where(int(odd[0]))}; remove such rows or fill one in.")
     words = [_word(value) for value in chosen.tolist()]
     known = _sorted(chosen) if names is None else tuple(_word(name) for name in names)
     if len(known) < 2 or len(set(known)) < len(known):

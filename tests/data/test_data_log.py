@@ -38,6 +38,15 @@ def test_columns_actions_and_scale_can_be_chosen(tmp_path):
     assert data.train.targets["action"].tolist() == [2, 1, 1, 2]
 
 
+def test_contexts_may_be_text_or_lack_a_value_as_in_any_csv_file(tmp_path):
+    rows = [row.replace("30,1.5", "young,1.5").replace("40", "old").replace("50", "old").replace("60,1.8", "young,")
+            for row in ROWS]
+    data = ct.bandit_log(written(tmp_path, rows), missing="mean", **NAMES)
+    np.testing.assert_allclose(data.train.inputs, [[0, 1, 1.5, 0], [1, 0, 1.6, 0], [1, 0, 1.7, 0], [0, 1, 1.6, 1]])
+    np.testing.assert_allclose(data.encoding.encode({"age": ["old"], "height": [1.2]}), [[1, 0, 1.2, 0]])
+    assert ct.bandit_log(written(tmp_path), ignore=["age"], **NAMES).encoding.column_names == ("height",)
+
+
 @pytest.mark.parametrize("row, change, words", [
     (0, {"0.25": "0"}, r"the propensity in line 2 of .*log.csv is 0.0; .* above 0, since it was, and at most 1"),
     (3, {",1,bob": ",1.01,bob"}, r"the propensity in line 5 of .*log.csv is 1.01"),
@@ -45,9 +54,11 @@ def test_columns_actions_and_scale_can_be_chosen(tmp_path):
     (4, {"1e-3": "1e-60"}, r"the propensity in line 6 of .* is 1e-60"),  # it would be 0 in 32 bits
     (4, {"buy": "sell"}, r"unknown action 'sell'. Known: buy, skip. It is in line 6 of .*log.csv"),
     (1, {"skip": "skp"}, r"unknown action 'skp'. Did you mean 'skip'\? .* line 3 of"),
-    (4, {"1e-3": "nan"}, "chance|propensity"),
-    (3, {"1.7,skip,0": "1.7,skip,much"}, "'gain'|numbers"),
-    (3, {"50": "old"}, "'old'"),
+    (4, {"1e-3": ""}, r"'chance' in .*log.csv has no value in line 6"),
+    (3, {",0,1": ",much,1"}, r"'gain' in .*log.csv holds 'much' in line 5, where a number belongs"),
+    (3, {"skip": ""}, r"there is no action in line 5 of .*log.csv"),
+    (3, {"bob": ""}, r"'who' in .*log.csv has no value in line 5"),
+    (3, {"50": ""}, r"'age' in .*log.csv has no value in line 5; .* missing = .mean."),
 ])
 def test_what_cannot_have_been_logged_is_refused_with_its_line(tmp_path, row, change, words):
     rows = list(ROWS)

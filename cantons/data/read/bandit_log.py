@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from csv import reader
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from cantons.data.build import federation
 from cantons.data.federation import Federation
 from cantons.data.log import check_log
-from cantons.data.prepare.scaling import Scale, scale_inputs
+from cantons.data.prepare.scaling import Scale
 from cantons.data.provenance import recorded
 from cantons.data.read.columns import as_table, column, numbers
 from cantons.data.read.csv import cells
 from cantons.data.read.files import reading
-from cantons.data.split.divide import NaturalDivision, fraction_held
+from cantons.data.split.divide import NaturalDivision, from_table
+from cantons.data.table import Missing
 from cantons.options import Flat
 
 
@@ -28,7 +28,10 @@ def bandit_log(
     propensity: str = "propensity",
     actions: list[str] | None = None,
     inputs: list[str] | None = None,
+    ignore: list[str] | None = None,
     separator: str = ",",
+    categorical: list[str] | None = None,
+    missing: Missing = "refuse",
     scale: Scale = "none",
     division: Flat[NaturalDivision] = NaturalDivision(test=0.2),
 ) -> Federation:
@@ -40,27 +43,20 @@ def bandit_log(
     reward: the column of what that brought; for costs, negative ones.
     propensity: the column of the probability with which it was chosen, above 0 and at most 1.
     actions: all that could be chosen; what the file has if not given.
-    inputs: the columns of numbers that describe the context; all that are not named elsewhere if not given.
+    inputs: the columns that describe the context; all that are not named elsewhere if not given.
+    ignore: columns to leave alone.
     separator: the character between two columns.
+    categorical: columns of numbers to encode one-hot, as columns of text always are.
+    missing: of an input without a value, "refuse" the file, or fill in the "mean" of all training rows and mark such
+        rows in a feature of their own.
     scale: "unit" divides each feature by its largest absolute value, "standard" gives it mean 0 and variance 1.
     """
     with reading(path), open(path, encoding="utf-8-sig", newline="") as lines:
         columns = cells(lines, path, separator)
-    beside = action, reward, propensity, client
-    table = as_table(columns, inputs=inputs or [name for name in columns.names if name not in beside], targets=reward,
-                     client=client, regression=True)
-    known, targets = check_log(column(columns, action), table.targets, numbers(columns, propensity), actions,
-                               lambda row: f"line {_line_of(row, path, separator)} of {path}")
-    assert table.clients is not None
-    made = federation(table.inputs, targets, table.clients, test=fraction_held(division.test), new=division.new,
-                      min_examples=division.min_examples, name=Path(path).stem, seed=division.seed)
-    return scale_inputs(replace(made, actions=known), scale)
-
-
-def _line_of(row: int, path: str | Path, separator: str) -> int:
-    """The line of the file in which a row stands, from 1; the header has line 1."""
-    with open(path, encoding="utf-8-sig", newline="") as lines:
-        parsed = reader(lines, delimiter=separator, skipinitialspace=True)
-        next(parsed)
-        places = (parsed.line_num for cells in parsed if cells)
-        return next(place for number, place in enumerate(places) if number == row)
+    known, targets = check_log(column(columns, action), numbers(columns, reward), numbers(columns, propensity), actions,
+                               lambda row: f"{columns.place(row)} of {path}")
+    table = as_table(columns, inputs=inputs, targets=reward, client=client, regression=True, missing=missing,
+                     ignore=[action, propensity, *(ignore or ())], categorical=categorical or ())
+    rows: Any = targets  # of several arrays, which are divided with the inputs
+    made = from_table(table._replace(targets=rows), division.with_scale(scale), name=Path(path).stem, missing=missing)
+    return replace(made, actions=known)
