@@ -213,6 +213,14 @@ def headline(groups: Sequence[Group]) -> str:
     return f"{place}.personal.{metric}.mean" if place in SETS else f"{place}.shared.{metric}"
 
 
+def has_number(groups: Sequence[Group], key: str) -> bool:
+    return any(np.isfinite(run.column(key)).any() for group in groups for run in group.runs)
+
+
+def several_seeds(groups: Sequence[Group]) -> bool:
+    return any(len(group.runs) > 1 for group in groups)
+
+
 def differences(studies: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """The dotted keys on which studies differ in more than APART, and what each of them has there.
 
