@@ -12,7 +12,7 @@ from cantons.errors import Notice, unknown
 from cantons.files import begins_with, check_replaceable, make_folder, write_text
 from cantons.reporting import behaviour, sections, streams, studies
 from cantons.reporting.collect import Group, Run, collect
-from cantons.reporting.style import SHEET
+from cantons.reporting.sheet import SHEET
 from cantons.study.fingerprint import DIGITS, differences, fingerprint
 
 GENERATOR = b'<meta name="generator" content="cantons">'  # by which we know a report again
@@ -83,8 +83,8 @@ def page(groups: Sequence[Group], reference: Group) -> str:
     methods = groups[0].label if len(groups) == 1 else f"{len(groups)} methods"
     content = [sections.lead(groups), sections.results(groups), sections.learning(groups),
                sections.whole_sets(groups), sections.populations(groups), streams.online(groups),
-               behaviour.asynchronous(groups), sections.clients(groups, reference), sections.communication(groups),
-               behaviour.diagnosed(groups), behaviour.losses(groups), studies.studies(groups),
-               studies.environments(groups)]
+               behaviour.asynchronous(groups), behaviour.liars(groups), sections.clients(groups, reference),
+               sections.communication(groups), behaviour.diagnosed(groups), behaviour.losses(groups),
+               studies.studies(groups), studies.environments(groups)]
     return PAGE.substitute(title=escape(f"{methods} on {groups[0].study['data']['name']}"), sheet=SHEET,
                            content="\n".join(content))

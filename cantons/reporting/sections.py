@@ -11,12 +11,14 @@ from cantons.reporting import figures
 from cantons.reporting.collect import (
     SETS,
     Group,
+    diagnostics,
     has_number,
     headline,
     metrics,
     scored_set,
     several_seeds,
     test_sets,
+    unit_of_time,
 )
 from cantons.reporting.collect import populations as of_populations
 from cantons.reporting.duel import verdict
@@ -37,9 +39,9 @@ def lead(groups: Sequence[Group]) -> str:
         methods = listed([f"{label} ({count_seeds(count)})" for label, count in seeds.items()])
     rounds = sorted({group.runs[0].before + group.study["rounds"] for group in groups})
     length = " to ".join(dict.fromkeys(str(edge) for edge in (rounds[0], rounds[-1])))
-    sentence = (f"{methods}: {length} rounds on {data['name']}, {data['population']} clients with {data['examples']} "
-                f"training examples in all. Scores are the {metrics(groups)[0]} {scored_on(groups)}; "
-                f"{_counted(groups)}.")
+    sentence = (f"{methods}: {length} {unit_of_time(groups)} on {data['name']}, {data['population']} clients with "
+                f"{data['examples']} training examples in all. Scores are the {metrics(groups)[0]} "
+                f"{scored_on(groups)}; {_counted(groups)}.")
     return element("p", sentence, "lead") + "".join(element("p", notice, "notice") for notice in _notices(groups))
 
 
@@ -48,7 +50,8 @@ def results(groups: Sequence[Group]) -> str:
     rows = comparison_rows(groups)
     spread = f", ± {meaning_of_spread(rows)}" if meaning_of_spread(rows) else ""
     note = f"{_headline(groups)} after the last round{spread}. {legend(rows)[0].upper()}{legend(rows)[1:]}."
-    return element("h2", "Results") + table(cells(rows), swatches=True) + element("p", note, "note")
+    shown = table(cells(rows, without=list(diagnostics(groups))), "Results", swatches=True)
+    return element("h2", "Results") + shown + element("p", note, "note")
 
 
 def learning(groups: Sequence[Group]) -> str:
@@ -59,7 +62,8 @@ def learning(groups: Sequence[Group]) -> str:
     for metric in metrics(groups):
         keys = {model: f"test.{model}.{metric}.mean" for model in MODELS}
         drawn += [figure(f"{MODELS[model]}: {metric}", partial(
-            figures.curves, groups, key, f"mean test {metric}", list(keys.values()))) for model, key in keys.items()]
+            figures.curves, groups, key, f"mean test {metric}", list(keys.values()), unit_of_time(groups)))
+            for model, key in keys.items()]
     note = "Means over the clients." + (
         " Lines are means over seeds; bands reach from the smallest seed to the largest." if several_seeds(groups)
         else "")
@@ -80,7 +84,8 @@ def populations(groups: Sequence[Group]) -> str:
 
 def _named(groups: Sequence[Group], title: str, columns: Mapping[tuple[str, str], str], note: str) -> str:
     """A curve for each (name, metric), if there are any."""
-    drawn = [figure(f"{name.capitalize()}: {metric}", partial(figures.curves, groups, key, f"{metric}, {name}"))
+    drawn = [figure(f"{name.capitalize()}: {metric}", partial(
+        figures.curves, groups, key, f"{metric}, {name}", across=unit_of_time(groups)))
              for (name, metric), key in columns.items() if has_number(groups, key)]
     return element("h2", title) + element("p", note, "note") + gallery(drawn) if drawn else ""
 
@@ -100,7 +105,8 @@ def clients(groups: Sequence[Group], reference: Group) -> str:
     keys = {model: f"{scored}.{model}.{metric}" for model in models}
     drawn = [figure(f"{title}: {metric} of every client", partial(
         figures.ranked, groups, keys[model], f"{scored} {metric}", upwards)) for model, title in models.items()]
-    duels = []
+    duels: list[str] = []
+    found = [group.clients(keys[model]) for group in groups for model in (models if alone else ("personal",))]
     for place, group in enumerate(groups):
         if "shared" not in models if alone else group is reference:
             continue
@@ -108,10 +114,11 @@ def clients(groups: Sequence[Group], reference: Group) -> str:
         before = reference.clients(keys["shared" if alone else "personal"])
         after = group.clients(keys["personal"])
         duels.append(figure(f"{new} against {old}", partial(
-            figures.against, before, after, place, (old, new), upwards),
+            figures.against, before, after, place, (old, new), upwards, np.concatenate(found)),
             verdict(before, after, group.runs[0].clients["client"], upwards)))
     averaged = ", averaged over seeds" if several_seeds(groups) else ""
     note = f"{_headline(groups)} after the last round{averaged}. A dot is a client, a larger dot several."
+    note += "".join(f" {words[0].upper()}{words[1:]}." for words in groups[0].study["data"].get("notes", ()))
     return element("h2", "Clients") + element("p", note, "note") + gallery(drawn) + gallery(duels, "squares")
 
 

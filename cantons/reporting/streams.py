@@ -9,7 +9,7 @@ from cantons.reporting import figures
 from cantons.reporting.collect import Group, has_number
 from cantons.reporting.markup import element, figure, gallery
 
-ONLINE = ("loss", "accuracy", "reward")
+ONLINE = ("loss", "accuracy", "reward", "regret")
 
 
 def online(groups: Sequence[Group]) -> str:
@@ -21,6 +21,8 @@ def online(groups: Sequence[Group]) -> str:
         return ""
     note = ("Clients are scored on new examples before they learn from them. Curves show means over clients of their "
             "averages so far.")
+    if has_number(groups, "online.personal.regret.mean"):
+        note += " Regret is what the best action of each step would have brought beyond the one that was chosen."
     if has_number(groups, "online.regret"):
         bounds = {"online.regret_bound": "Theorem 2"} if has_number(groups, "online.regret_bound") else {}
         drawn.append(figure("Regret so far", partial(figures.curves, groups, "online.regret", "average regret",
