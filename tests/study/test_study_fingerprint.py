@@ -85,6 +85,7 @@ PLACE = {"versions": {"jax": "1", "torch": None}, "devices": ["cpu", "cpu"], "pl
     ({"algorithm": {"name": "fedavg", "epochs": 2}}, {}, ["its algorithm.epochs is null, here it is 2"]),
     ({"data": {"checksum": "b", "made_by": {"name": "csv", "path": "/there"}}}, {},
      ['its data.checksum is "a", here it is "b"']),
+    ({"data": {**STUDY["data"], "notes": ["other words"]}}, {}, []),
     ({"source": {"votes": "00"}}, {}, ["its source of votes is another text than here"]),
     ({"source": {}}, {}, ["it was made with the source of votes, which is not used here"]),
     ({}, {"versions": {"jax": "2", "torch": "1"}}, ['its jax is "1", here it is "2"']),
