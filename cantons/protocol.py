@@ -281,6 +281,8 @@ class Problem(NamedTuple):
     tables: Tables | None = None  # arrays of which a client needs some rows only, where there are any
     draws: bool = False  # `loss` draws at random, as dropout does, where a batch has a key
     groups: tuple[GroupLoss, ...] = ()  # in the order of the data's, where `loss` asks a batch for its group
+    # (shared, private) -> the parameters of the whole model, where the two are parts of one
+    join: Callable[[PyTree, PyTree], PyTree] | None = None
 
 
 class Receipt(NamedTuple):

@@ -72,7 +72,8 @@ def task_protocol(
 
     names = tuple(f"{number} (A vs {classes[other]})" for number, other in enumerate(tasks.opposed))
     merged = ", ".join(map(str, classes[tasks.merged]))
-    note = f"A, the common class, merges {merged} (draw {tasks.draws})"
+    note = (f"each client tells one class from a common one, A: “{names[0]}” is client 0, who tells A from "
+            f"{classes[tasks.opposed[0]]}; A merges {merged} (draw {tasks.draws})")
     return Federation(
         Population(pack(list(tasks.train)), pack(tasks.test), names),
         classes=2 if labels_as == "class" else None,
