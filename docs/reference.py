@@ -177,4 +177,5 @@ def _signature(name: str, value: Callable) -> str:
 def _plain(words: str) -> str:
     """Without functions that have no name, places in memory, and the modules of types."""
     words = re.sub(r"<(?:function |class )?'?([\w.]*(?:<lambda>)?)'?(?: object)?(?: at 0x\w+)?>", r"\1", words)
-    return re.sub(r"\b(?:[a-z_]\w*\.)+(?=[A-Z])", "", re.sub(r"[\w.]*<lambda>", "...", words))
+    words = re.sub(r"[\w.]*<lambda>", "...", words).replace("= factory", "= ...")  # of a dataclass
+    return re.sub(r"\b(?:[a-z_]\w*\.)+(?=[A-Z])", "", words)
