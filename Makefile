@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-all test-engines slow-tests lint types fuzz check-resume soak check-studies bench docs clean
+.PHONY: demo test test-all test-engines test-torch slow-tests lint types fuzz check-resume soak check-studies bench docs clean
 
 demo: $(VENV)/.core
 	$(BIN)/cantons demo
@@ -31,6 +31,10 @@ types: $(VENV)/.test
 # What needs a cluster: the same numbers as the local engine, and processes that are killed. Ray is installed for it.
 test-engines: $(VENV)/.engines
 	$(BIN)/python -m pytest -n 0 tests/engines
+
+# PyTorch modules as problems and as local models. PyTorch and torchax are installed for it.
+test-torch: $(VENV)/.torch
+	$(BIN)/python -m pytest -n 0 tests/pytorch tests/local_models -k torch
 
 # Mutated studies, files, run folders and command lines: each works or is refused in a sentence. ONLY=study: one kind.
 CASES ?= 10000
@@ -75,6 +79,10 @@ $(VENV)/.test: $(VENV)/.core
 
 $(VENV)/.engines: $(VENV)/.test
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,ray]'
+	touch $@
+
+$(VENV)/.torch: $(VENV)/.test
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,torch]'
 	touch $@
 
 clean:

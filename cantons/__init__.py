@@ -108,10 +108,12 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.problem import from_equinox as from_equinox
     from cantons.problem import from_flax as from_flax
     from cantons.problem import from_functions as from_functions
+    from cantons.problem import from_torch as from_torch
     from cantons.problem import logistic as logistic
     from cantons.problem import regression as regression
     from cantons.problem import residual as residual
     from cantons.problem import target as target
+    from cantons.problem import to_torch as to_torch
     from cantons.problem import with_central_loss as with_central_loss
     from cantons.problem import with_group_losses as with_group_losses
     from cantons.protocol import Algorithm as Algorithm
@@ -163,8 +165,8 @@ _HOMES = {
     "cantons.errors": "InputError",
     "cantons.models": "cnn embedding gru linear mlp resnet18 transformer",
     "cantons.problem":
-        "bandit classification dual_encoder from_equinox from_flax from_functions logistic regression residual target "
-        "with_central_loss with_group_losses",
+        "bandit classification dual_encoder from_equinox from_flax from_functions from_torch logistic regression "
+        "residual target to_torch with_central_loss with_group_losses",
     "cantons.protocol": "Algorithm Averages Batch CentralLoss Clock Problem Stack StackRule Sum SumRule",
     "cantons.reporting": "Comparison Sweep compare report sweep",
     "cantons.study.callbacks": "Callback",

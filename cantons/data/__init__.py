@@ -2,8 +2,9 @@
 shuffle.
 """
 
-from cantons.data.build import federation, from_clients
+from cantons.data.build import federation
 from cantons.data.centres import Centres, kinds_of
+from cantons.data.clients import from_clients
 from cantons.data.federation import Federation, Population, pooled, with_keys, with_liars
 from cantons.data.make.bandits import Contexts, contexts_of, synthetic_bandit
 from cantons.data.make.classification_bandit import classification_bandit

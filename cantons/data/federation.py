@@ -11,6 +11,7 @@ import numpy as np
 
 from cantons.data.centres import Centres, kinds_of, map_kinds
 from cantons.data.checks import first_names
+from cantons.data.encoding import Encoding
 from cantons.data.ragged import Ragged, from_sizes
 from cantons.display import Displayed, Table
 from cantons.errors import InputError, listed
@@ -60,6 +61,14 @@ class Federation(Displayed):
     central_spec: Mapping[str, Any] | None = None  # and those that rebuild its datacenter, if that came from elsewhere
     groups_spec: Mapping[str, Any] | None = None  # and its groups
     sets: Mapping[str, Ragged] = field(default_factory=dict)  # more test sets, for the shared model; each has one owner
+    encoding: Encoding | None = field(default_factory=Encoding)  # from raw rows to inputs; None: it is not known
+
+    def __post_init__(self) -> None:
+        inputs = self.train.inputs
+        if self.encoding is not None and hasattr(inputs, "shape"):
+            fitted = replace(self.encoding, shape=tuple(inputs.shape[1:]),
+                             dtype=self.encoding.dtype or str(inputs.dtype))
+            object.__setattr__(self, "encoding", fitted)
 
     @property
     def train(self) -> Ragged:

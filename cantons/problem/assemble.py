@@ -49,7 +49,7 @@ def assemble(model: Model, loss: Loss, split: Split, l2: float = 0.0,
             check_tokens(inputs, model.vocabulary)
 
     return Problem(init, mean_loss, predict, score, spec=spec, check_inputs=check_inputs,
-                   draws=model.train is not None, every_label=loss is LOSSES["softmax"])
+                   draws=model.train is not None, every_label=loss is LOSSES["softmax"], join=division.join)
 
 
 def convex_if_linear(model: Architecture, l2: float = 0.0, split: Split = "none") -> Convex | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from cantons.reporting.collect import (
 from cantons.reporting.collect import populations as of_populations
 from cantons.reporting.duel import verdict
 from cantons.reporting.markup import element, figure, gallery, table
-from cantons.reporting.table import cells, comparison_rows, legend, meaning_of_spread
+from cantons.reporting.table import cells, legend, meaning_of_spread
 from cantons.reporting.words import count_seeds, listed
 
 MODELS = {"personal": "Personalised models", "shared": "Shared model"}
@@ -45,9 +46,8 @@ def lead(groups: Sequence[Group]) -> str:
     return element("p", sentence, "lead") + "".join(element("p", notice, "notice") for notice in _notices(groups))
 
 
-def results(groups: Sequence[Group]) -> str:
+def results(groups: Sequence[Group], rows: Sequence[Mapping[str, Any]]) -> str:
     """The table."""
-    rows = comparison_rows(groups)
     spread = f", ± {meaning_of_spread(rows)}" if meaning_of_spread(rows) else ""
     note = f"{_headline(groups)} after the last round{spread}. {legend(rows)[0].upper()}{legend(rows)[1:]}."
     shown = table(cells(rows, without=list(diagnostics(groups))), "Results", swatches=True)

@@ -305,7 +305,7 @@ def test_compare_refuses_an_unknown_reference_before_anything_runs(call):
 
 
 def test_the_demo_leaves_a_run_alone_that_is_not_its_own(run, tmp_path):
-    shutil.copytree(run, tmp_path / "m" / "independent")
+    shutil.copytree(run, tmp_path / "m" / "independent-0")
     before = contents(tmp_path / "m")
     with pytest.raises(ct.InputError, match="holds another study"):
         demo.play(tmp_path / "m", 1, ct.Callback())
