@@ -61,10 +61,10 @@ check-studies: $(VENV)/.test
 bench: $(VENV)/.core
 	$(BIN)/python benchmarks/peers.py
 
-# The documentation as a site in build/site. A link or an anchor that leads nowhere is an error.
+# The documentation as a site in build/site. A link or an anchor that leads nowhere, and a page out of reach, is an error.
 docs: $(VENV)/.test
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
-	@echo "open build/site/index.html; its search needs a server: $(BIN)/mkdocs serve"
+	$(BIN)/python docs/make_site.py
+	@echo "open build/site/index.html"
 
 $(VENV)/bin/pip:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "cantons needs Python 3.11 or newer; set PYTHON=...")'

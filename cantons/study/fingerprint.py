@@ -42,6 +42,7 @@ def fingerprint(study: Mapping[str, Any], environment: Mapping[str, Any], togeth
     rest = {key: value for key, value in tables.items() if key not in (*FREE, "data", "source", "engine")}
     data = flat({"data": tables.get("data")})
     data.pop("data.made_by.path", None)  # a file that was moved holds the same bytes
+    data.pop("data.notes", None)  # words about it
     return Fingerprint(study=flat(rest), data=data, source=flat(_table(tables.get("source"))),
                        engine=_engine(_table(tables.get("engine")), plain(environment), together),
                        versions=dict(_table(environment.get("versions"))))
