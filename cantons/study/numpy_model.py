@@ -20,7 +20,7 @@ class Model:
         how = self.about["encoding"]
         names = [column["name"] for column in how["columns"] or []]
         if names and hasattr(rows, "keys"):
-            if missing := [name for name in names if name not in rows.keys()]:
+            if missing := [name for name in names if name not in rows]:
                 raise ValueError(f"the rows have no column {missing[0]!r}; give {', '.join(names)}.")
             rows = np.stack([np.asarray(rows[name], float) for name in names], axis=1)
         rows = np.asarray(rows)
