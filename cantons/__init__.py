@@ -132,6 +132,8 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.reporting import report as report
     from cantons.reporting import sweep as sweep
     from cantons.study.callbacks import Callback as Callback
+    from cantons.study.client_model import ClientModel as ClientModel
+    from cantons.study.export import export as export
     from cantons.study.given import Study as Study
     from cantons.study.load import load as load
     from cantons.study.read import read_study as read_study
@@ -170,6 +172,8 @@ _HOMES = {
     "cantons.protocol": "Algorithm Averages Batch CentralLoss Clock Problem Stack StackRule Sum SumRule",
     "cantons.reporting": "Comparison Sweep compare report sweep",
     "cantons.study.callbacks": "Callback",
+    "cantons.study.client_model": "ClientModel",
+    "cantons.study.export": "export",
     "cantons.study.given": "Study",
     "cantons.study.load": "load",
     "cantons.study.read": "read_study",

@@ -7,7 +7,7 @@ import types
 import cantons
 
 FACE = """
-    Comparison Study Sweep asynchronous compare read_study replay report sweep
+    ClientModel Comparison Study Sweep asynchronous compare export read_study replay report sweep
     Algorithm Averages Batch Callback CentralLoss Clock Federation InputError Local LocalModel Plain Problem Ray Result
     Stack StackRule Sum SumRule Trained at_random bandit by_label by_name by_size byzantine central centred_clipping
     check classification classification_bandit cnn csv digits ditto drifting_targets dual_encoder embedding

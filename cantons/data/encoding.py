@@ -49,7 +49,7 @@ class Encoding:
     shape: tuple[int, ...] | None = None  # of one input; None: inputs are several arrays, and are taken as they come
     dtype: str | None = None  # of inputs before they are scaled
     scaling: Scaling | None = None
-    classes: tuple[Label, ...] | None = None  # the label of class 0, 1, ...; None: regression, or they have no names
+    classes: tuple[Label, ...] | None = None  # the label of class 0, 1, ...; None for regression
     target: str | None = None  # the column to predict
 
     @property
@@ -247,12 +247,26 @@ def _names_in(rows: Any) -> list[str] | None:
 
 def _as_numbers(values: Any, which: str) -> np.ndarray:
     array = as_array(which, values)
-    if array.dtype == object:  # as pandas has numbers beside other things
+    if array.dtype == object or array.dtype.kind == "U":  # numbers beside other things, or in words
         try:
-            array = array.astype(np.float64)
+            return array.astype(np.float64)
         except (TypeError, ValueError) as error:
-            raise InputError(f"{which} cannot be made numbers: {error}.") from error
+            place, value = next((place, value) for place, value in enumerate(array.flat) if not _is_number(value))
+            row = place // max(1, prod(array.shape[1:]))
+            said = str(value) if isinstance(value, np.str_) else value
+            raise InputError(f"{which} {_hold(which)} {shown(said)} in row {row} (from 0); give numbers.") from error
     if not is_real(array.dtype):
-        raise InputError(f"{which} {'hold' if which == 'the rows' else 'holds'} values of type {array.dtype}; give "
-                         "numbers.")
+        raise InputError(f"{which} {_hold(which)} values of type {array.dtype}; give numbers.")
     return array
+
+
+def _hold(which: str) -> str:
+    return "hold" if which == "the rows" else "holds"
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        np.asarray(value).astype(np.float64)
+    except (TypeError, ValueError):
+        return False
+    return True

@@ -64,11 +64,17 @@ class Federation(Displayed):
     encoding: Encoding | None = field(default_factory=Encoding)  # from raw rows to inputs; None: it is not known
 
     def __post_init__(self) -> None:
+        if self.encoding is not None:
+            object.__setattr__(self, "encoding", self._complete(self.encoding))
+
+    def _complete(self, encoding: Encoding) -> Encoding:
+        """The encoding with what the rows say: their shape, and numbers for labels that have no names."""
         inputs = self.train.inputs
-        if self.encoding is not None and hasattr(inputs, "shape"):
-            fitted = replace(self.encoding, shape=tuple(inputs.shape[1:]),
-                             dtype=self.encoding.dtype or str(inputs.dtype))
-            object.__setattr__(self, "encoding", fitted)
+        if self.classes is not None and encoding.classes is None:
+            encoding = replace(encoding, classes=tuple(range(self.classes)))
+        if not hasattr(inputs, "shape"):
+            return encoding
+        return replace(encoding, shape=tuple(inputs.shape[1:]), dtype=encoding.dtype or str(inputs.dtype))
 
     @property
     def train(self) -> Ragged:
