@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-WIDE, SQUARE = (5.3, 3.2), (2.75, 2.75)  # inches
+WIDE, SQUARE = (5.3, 3.2), (2.75, 2.6)  # inches
 MANY = 500  # points a curve needs at most; more dots than that are smaller as a picture than as their description
 
 
@@ -135,7 +135,7 @@ def against(before: np.ndarray, after: np.ndarray, place: int, labels: tuple[str
 
     figure = Figure(figsize=SQUARE)
     figure.set_layout_engine("none")
-    axes = figure.add_axes((0.215, 0.165, 0.755, 0.755))
+    axes = figure.add_axes((0.215, 0.175, 0.755, 0.755 * SQUARE[0] / SQUARE[1]))
     there = np.isfinite(before) & np.isfinite(after)
     spots, counts = np.unique(np.stack([before[there], after[there]]), axis=1, return_counts=True)
     area = np.clip(4000 / max(1, counts.sum()), 1.5, 14)  # of one client's dot

@@ -46,8 +46,8 @@ tbody tr:last-child > * { border-bottom: 1.5px solid var(--ink); }
 th:first-child { text-align: left; padding-left: 0; font-weight: 400; position: sticky; left: 0;
                  background: var(--paper); min-width: 6.5em; }
 thead th:first-child { font-weight: 600; }
-.options td { white-space: normal; overflow-wrap: anywhere; min-width: 4em; vertical-align: top; }
-.options th { overflow-wrap: break-word; }
+.options td { white-space: normal; min-width: 4em; }
+.options tbody > tr > * { vertical-align: top; }
 .options tbody th { font-family: ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; font-size: .9em; }
 .swatch { display: inline-block; width: 1.3em; vertical-align: .28em; margin-right: .5em; }
 details { margin: .5rem 0; }
