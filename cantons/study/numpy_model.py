@@ -9,7 +9,7 @@ import numpy as np
 def features(column, values):
     """One column as the model takes it: text one-hot, missing numbers filled in, a mark where a value is missing."""
     missing = np.array([value is None or value != value or value == "" for value in values])
-    if missing.any() and column["fill"] is None and not column["indicator"]:
+    if missing.any() and column["fill"] is None:
         raise ValueError(f"column {column['name']!r} has no value in row {missing.argmax()}; fill one in.")
     if column["values"] is None:
         own = np.array([[column["fill"] if missing[row] else float(values[row])] for row in range(len(values))])
