@@ -11,6 +11,7 @@ import numpy as np
 
 from cantons.data.centres import Centres, kinds_of, map_kinds
 from cantons.data.checks import first_names
+from cantons.data.encoding import Encoding
 from cantons.data.ragged import Ragged, from_sizes
 from cantons.display import Displayed, Table
 from cantons.errors import InputError, listed
@@ -52,6 +53,7 @@ class Federation(Displayed):
     validation: Ragged | None = None  # rows of the clients to choose step sizes and the like by
     arrivals: np.ndarray | None = None  # who has an example when, [steps, clients], for the online clock
     classes: int | None = None  # how many labels there are; None for regression
+    actions: tuple[str, ...] | None = None  # where targets are the log of a bandit: what it could choose
     vocabulary: tuple[str, ...] | None = None  # where inputs are numbers of things: what 0, 1, ... stands for
     name: str = "data"
     test_set: str = "each client's own test examples"  # a phrase for reports
@@ -60,6 +62,20 @@ class Federation(Displayed):
     central_spec: Mapping[str, Any] | None = None  # and those that rebuild its datacenter, if that came from elsewhere
     groups_spec: Mapping[str, Any] | None = None  # and its groups
     sets: Mapping[str, Ragged] = field(default_factory=dict)  # more test sets, for the shared model; each has one owner
+    encoding: Encoding | None = field(default_factory=Encoding)  # from raw rows to inputs; None: it is not known
+
+    def __post_init__(self) -> None:
+        if self.encoding is not None:
+            object.__setattr__(self, "encoding", self._complete(self.encoding))
+
+    def _complete(self, encoding: Encoding) -> Encoding:
+        """The encoding with what the rows say: their shape, and numbers for labels that have no names."""
+        inputs = self.train.inputs
+        if self.classes is not None and encoding.classes is None:
+            encoding = replace(encoding, classes=tuple(range(self.classes)))
+        if not hasattr(inputs, "shape"):
+            return encoding
+        return replace(encoding, shape=tuple(inputs.shape[1:]), dtype=encoding.dtype or str(inputs.dtype))
 
     @property
     def train(self) -> Ragged:
@@ -95,7 +111,7 @@ class Federation(Displayed):
         lines = [
             f"{self.name}: {_amounts(self.clients)}",
             f"training examples per client: {sizes.min()} to {sizes.max()}, median {np.median(sizes):g}",
-            f"targets: {'numbers' if self.classes is None else f'{self.classes} classes'}",
+            f"targets: {self._targets()}",
             f"test set: {self.test_set}",
         ]
         if self.clients.groups is not None:
@@ -108,6 +124,11 @@ class Federation(Displayed):
             lines += [f"{'datacenter' if name == 'central' else f'datacenter, {name}'}: {rows.longest} examples"
                       for name, rows in kinds_of(self.central).items()]
         return "\n".join([*lines, *self.notes])
+
+    def _targets(self) -> str:
+        if self.actions is not None:
+            return f"a log of {len(self.actions)} actions, and what they brought"
+        return "numbers" if self.classes is None else f"{self.classes} classes"
 
     def _display(self) -> tuple[str, Table]:
         title, *lines = self.describe().splitlines()

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cantons.data.checks import as_rows, check_numbers
+from cantons.data.encoding import Encoding
 from cantons.data.ragged import Ragged, from_sizes
 from cantons.data.split.partition import natural
 from cantons.data.table import Table
@@ -22,6 +23,7 @@ class Stream(NamedTuple):
     targets: np.ndarray
     names: tuple[str, ...]  # of client 0, 1, ...
     classes: int | None = None  # how many labels there are; None for regression
+    encoding: Encoding | None = Encoding()  # of the table it was made of
 
 
 def as_stream(table: Table) -> Stream:
@@ -48,7 +50,7 @@ def as_stream(table: Table) -> Stream:
     order = np.argsort(table.times, kind="stable")
     classes = None if table.classes is None else len(table.classes)
     return Stream(numbers[order].astype(np.int32), np.asarray(table.times, np.float64)[order], inputs[order],
-                  targets[order], names, classes)
+                  targets[order], names, classes, table.encoding)
 
 
 def pack_by_client(stream: Stream) -> tuple[Ragged, np.ndarray]:

@@ -14,5 +14,6 @@ def differences(found: Findings) -> str:
         return tuning
     unasked = [f"Differs unasked, and may explain a part of this: {line}." for line in found.unasked]
     return (tuning + element("h2", f"Differences to {found.against.label}") + element("p", found.conclusion)
-            + table(difference_cells(found.paired)) + element("p", explain_differences(found.paired), "note")
+            + table(difference_cells(found.paired), "Differences")
+            + element("p", explain_differences(found.paired), "note")
             + "".join(element("p", sentence, "notice") for sentence in unasked))

@@ -10,10 +10,10 @@ from string import Template
 
 from cantons.errors import Notice
 from cantons.files import begins_with, check_replaceable, make_folder, write_text
-from cantons.reporting import held_against, sections
+from cantons.reporting import behaviour, held_against, sections, streams, studies
 from cantons.reporting.collect import Run, collect
 from cantons.reporting.findings import Findings
-from cantons.reporting.style import SHEET
+from cantons.reporting.sheet import SHEET
 from cantons.study.fingerprint import DIGITS, differences, fingerprint
 
 GENERATOR = b'<meta name="generator" content="cantons">'  # by which we know a report again
@@ -87,10 +87,9 @@ def page(found: Findings) -> str:
     groups, reference = found.groups, found.against
     methods = groups[0].label if len(groups) == 1 else f"{len(groups)} methods"
     content = [sections.lead(groups), sections.results(groups, found.rows), held_against.differences(found),
-               sections.learning(groups),
-               sections.whole_sets(groups), sections.populations(groups), sections.online(groups),
-               sections.asynchronous(groups), sections.clients(groups, reference), sections.communication(groups),
-               sections.diagnosed(groups), sections.losses(groups), sections.studies(groups),
-               sections.environments(groups)]
+               sections.learning(groups), sections.whole_sets(groups), sections.populations(groups),
+               streams.online(groups), behaviour.asynchronous(groups), behaviour.liars(groups),
+               sections.clients(groups, reference), sections.communication(groups), behaviour.diagnosed(groups),
+               behaviour.losses(groups), studies.studies(groups), studies.environments(groups)]
     return PAGE.substitute(title=escape(f"{methods} on {groups[0].study['data']['name']}"), sheet=SHEET,
                            content="\n".join(content))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import tomllib
 from collections.abc import Callable, Mapping
+from glob import glob
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -12,6 +14,7 @@ import pydantic
 import pydantic_core
 
 from cantons.data import CENTRAL, Federation
+from cantons.data.read.files import is_pattern, map_paths
 from cantons.errors import InputError, shown, unknown
 from cantons.options import options_of
 from cantons.problem import EQUAL, MODELS
@@ -157,9 +160,16 @@ def _checked(source: str, where: str, kind: str, table: Any, folder: Path | None
         raise _explained(source, where, error) from error
     for key, value in options.items():
         _check_range(source, where, key, allowed[key][0], value)
-    if kind == "data" and folder is not None and "path" in options and os.path.exists(folder / options["path"]):
-        options["path"] = str(folder / options["path"])
+    if kind == "data" and folder is not None and "path" in options:
+        options["path"] = map_paths(functools.partial(_beside, folder), options["path"])
     return {"name": table["name"], **options}
+
+
+def _beside(folder: Path, path: str | Path) -> str:
+    """A path as the study means it: what is beside the study comes first."""
+    there = folder / path
+    found = os.path.exists(there) or (is_pattern(there) and glob(str(there), recursive=True))
+    return str(there if found else path)
 
 
 def _is_several(table: Mapping[str, Any]) -> bool:

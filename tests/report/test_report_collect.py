@@ -34,7 +34,10 @@ def test_scores_of_clients_are_averaged_over_seeds(make_run):
     ({}, {"algorithm": {"name": "scaffold"}}, ["fedavg", "scaffold"]),
     ({"algorithm": {"step_size": 0.1}}, {"algorithm": {"step_size": 1.0}},
      ["fedavg, step_size 0.1", "fedavg, step_size 1.0"]),
-    ({"algorithm": {"weighting": "examples"}}, {}, ["fedavg, weighting examples", "fedavg, weighting –"]),
+    ({"algorithm": {"weighting": "examples"}}, {}, ["fedavg, weighting examples", "fedavg"]),
+    ({"rule": {"name": "krum", "f": 3}}, {"rule": {"name": "mean"}}, ["fedavg, krum", "fedavg, mean"]),
+    ({"rule": {"name": "krum", "f": 3}}, {"rule": {"name": "krum", "f": 4}}, ["fedavg, f 3", "fedavg, f 4"]),
+    ({"rule": {"f": 3}}, {"clock": {"f": 3}}, ["fedavg, rule.f 3", "fedavg, clock.f 3"]),
 ])
 def test_labels_tell_methods_apart(make_run, first, second, labels):
     assert [group.label for group in collect([make_run("a", **first), make_run("b", **second)])] == labels

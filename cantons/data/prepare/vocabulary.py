@@ -36,7 +36,8 @@ def fit_vocabulary(federation: Federation, most: int = 10_000) -> Federation:
         return replace(rows, inputs=inputs, targets=targets)
 
     symbols = (UNKNOWN, *(federation.vocabulary[number] for number in known))
-    return replace(map_rows(federation, renumber), vocabulary=symbols, classes=len(symbols))
+    encoding = federation.encoding and replace(federation.encoding, classes=symbols)
+    return replace(map_rows(federation, renumber), vocabulary=symbols, classes=len(symbols), encoding=encoding)
 
 
 def without_unknown(federation: Federation) -> Federation:

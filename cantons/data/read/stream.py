@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cantons.data.checks import as_array, as_float32, as_labels, check_numbers
+from cantons.data.column import Column
 from cantons.data.federation import Federation, Population
 from cantons.data.provenance import recorded
 from cantons.data.read.csv import read_csv
@@ -93,7 +94,7 @@ def from_stream(stream: Stream, *, step: str = "row", ticks: int | None = None, 
     test_set = (f"the last {test:.0%} of each client's rows" if test
                 else "none: a stream is scored before it is learned from")
     return Federation(Population(train, tested, stream.names), classes=stream.classes, name=name, arrivals=active,
-                      test_set=test_set), active
+                      test_set=test_set, encoding=stream.encoding), active
 
 
 def from_iterable(rows: Iterable[tuple], *, clients: int | str | None = None, regression: bool = False,
@@ -121,8 +122,9 @@ def from_iterable(rows: Iterable[tuple], *, clients: int | str | None = None, re
         targets.append(y)
     if not owners:
         raise InputError("the iterable has no rows; give at least one example.")
-    table = Table(_matrix(inputs), as_array("y of the iterable", targets), None,
-                  as_array("clients of the iterable", owners), times=np.arange(len(owners), dtype=float))
+    rows, columns = _matrix(inputs)
+    table = Table(rows, as_array("y of the iterable", targets), None, as_array("clients of the iterable", owners),
+                  times=np.arange(len(owners), dtype=float), columns=columns)
     return as_stream(with_labels(table, regression, "the iterable"))
 
 
@@ -169,15 +171,17 @@ def _unpack_row(number: int, row: tuple, clients: int | str | None) -> tuple[Any
     return x[clients], {key: value for key, value in x.items() if key != clients}, y
 
 
-def _matrix(inputs: list) -> np.ndarray:
-    """One row of numbers for each x."""
+def _matrix(inputs: list) -> tuple[np.ndarray, tuple[Column, ...] | None]:
+    """One row of numbers for each x, and the columns, if they have names."""
+    columns = None
     if isinstance(inputs[0], Mapping):
         if not all(isinstance(x, Mapping) for x in inputs):
             raise InputError("some x of the iterable are dicts and some are not; give all of them alike.")
         keys = sorted({key for x in inputs for key in x})
+        columns = tuple(Column(str(key)) for key in keys)
         inputs = [[x.get(key, 0) for key in keys] for x in inputs]
     try:
-        return as_float32("x of the iterable", np.asarray(inputs, np.float64), _where)
+        return as_float32("x of the iterable", np.asarray(inputs, np.float64), _where), columns
     except InputError:
         raise
     except (TypeError, ValueError, OverflowError) as error:
