@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-all test-engines slow-tests lint types fuzz check-resume soak check-studies bench docs clean
+.PHONY: demo test test-all test-engines test-extras slow-tests lint types fuzz check-resume soak check-studies bench docs clean
 
 demo: $(VENV)/.core
 	$(BIN)/cantons demo
@@ -32,6 +32,11 @@ types: $(VENV)/.test
 test-engines: $(VENV)/.engines
 	$(BIN)/python -m pytest -n 0 tests/engines
 
+# What needs PyTorch, with torchax, or Vowpal Wabbit, which are installed for it.
+test-extras: $(VENV)/.extras
+	$(BIN)/python -m pytest -n 0 tests/pytorch tests/local_models tests/algorithm/test_algorithm_vowpal.py \
+		tests/problem/test_problem_logged_vowpal.py -k "torch or vowpal"
+
 # Mutated studies, files, run folders and command lines: each works or is refused in a sentence. ONLY=study: one kind.
 CASES ?= 10000
 SEED  ?= 0
@@ -56,10 +61,10 @@ check-studies: $(VENV)/.test
 bench: $(VENV)/.core
 	$(BIN)/python benchmarks/peers.py
 
-# The documentation as a site in build/site. A link or an anchor that leads nowhere is an error.
+# The documentation as a site in build/site. A link or an anchor that leads nowhere, and a page out of reach, is an error.
 docs: $(VENV)/.test
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
-	@echo "open build/site/index.html; its search needs a server: $(BIN)/mkdocs serve"
+	$(BIN)/python docs/make_site.py
+	@echo "open build/site/index.html"
 
 $(VENV)/bin/pip:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "cantons needs Python 3.11 or newer; set PYTHON=...")'
@@ -75,6 +80,10 @@ $(VENV)/.test: $(VENV)/.core
 
 $(VENV)/.engines: $(VENV)/.test
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,ray]'
+	touch $@
+
+$(VENV)/.extras: $(VENV)/.test
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,torch,vw]'
 	touch $@
 
 clean:

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from mixed import add_page, spread, table
 
 import cantons as ct
-from cantons.protocol import Average, StackRule
+from cantons.protocol import Average, StackRule, SumRule
 
 BEFORE: dict[str, dict[str, Any]] = {"alone": {}, "buckets of 2": {"bucket": 2}, "mixed": {"mix": True}}
 SHARES = 0.6, 0.3, 0.1  # of the numbers, in three arrays as a model has them
@@ -44,6 +44,24 @@ def contender(rule: StackRule, uploads: Average, expected: int) -> Contender:
     return Contender(lambda: compiled(uploads, state), compiled.memory_analysis().temp_size_in_bytes)
 
 
+def added_up(rule: SumRule, uploads: Average) -> Contender:
+    """A rule that is a sum, as an engine does it: one upload after the other."""
+
+    def reduce(uploads: Average) -> Any:
+        def lift(upload: Average) -> Any:
+            return rule.lift((), upload)
+
+        def add(total: Any, upload: Average) -> Any:
+            return jax.tree.map(jnp.add, total, lift(upload)), None
+
+        shapes = jax.eval_shape(lift, jax.tree.map(lambda rows: rows[0], uploads))
+        total, _ = jax.lax.scan(add, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes), uploads)
+        return rule.finish(jax.random.key(0), (), total, len(uploads.weight))[0].value
+
+    compiled = jax.jit(reduce).lower(uploads).compile()
+    return Contender(lambda: compiled(uploads), compiled.memory_analysis().temp_size_in_bytes)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--numbers", type=int, default=100_000, help="in each upload")
@@ -64,6 +82,8 @@ def main() -> None:
         for before, options in BEFORE.items():
             contenders[name, before] = contender(rule(f=liars, **options).build(), uploads, given.uploads)
             jax.block_until_ready(contenders[name, before].reduce())  # warms up
+    contenders["norm_bound", "alone"] = added_up(ct.norm_bound().build(), uploads)
+    jax.block_until_ready(contenders["norm_bound", "alone"].reduce())
     seconds: dict[tuple[str, str], list[float]] = {names: [] for names in contenders}
     for _ in range(given.repeats):
         for names, each in contenders.items():

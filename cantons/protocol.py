@@ -288,6 +288,8 @@ class Problem(NamedTuple):
     tables: Tables | None = None  # arrays of which a client needs some rows only, where there are any
     draws: bool = False  # `loss` draws at random, as dropout does, where a batch has a key
     groups: tuple[GroupLoss, ...] = ()  # in the order of the data's, where `loss` asks a batch for its group
+    # (shared, private) -> the parameters of the whole model, where the two are parts of one
+    join: Callable[[PyTree, PyTree], PyTree] | None = None
     # What `predict` gives: "numbers"; for every class "logits", or "scores" that are no logits; or for two classes one
     # number, the "log_odds" of the second or its "sign" alone.
     outputs: str = "numbers"
@@ -710,6 +712,9 @@ class Evaluation(NamedTuple):
     clients: Mapping[str, np.ndarray] = {}  # diagnostics of each client
     columns: Mapping[str, Sequence[Any]] = {}  # whatever else is to be said of each client
     sets: Mapping[str, Mapping[str, float]] = {}  # of the shared model, on test sets that are nobody's in particular
+    # Before round 0: clients that will keep a model of their own have none yet, and are scored with the one that all
+    # begin with; to fit one for each would take longer than many rounds, and would be thrown away.
+    common_start: bool = False
 
 
 class Parts(NamedTuple):

@@ -24,7 +24,7 @@ def parsed(changes: Iterable[str]) -> dict[str, Any]:
     return found
 
 
-def parsed_grid(grids: Iterable[str]) -> dict[str, list[Any]]:
+def parsed_grid(grids: Iterable[str], option: str = "--grid") -> dict[str, list[Any]]:
     """`--grid key=a,b,c`: every value is read alone; commas inside brackets do not part.
 
     >>> parsed_grid(["algorithm.step_size=0.1,1.0", "problem.model.hidden=[8,8],[16]"])
@@ -34,11 +34,11 @@ def parsed_grid(grids: Iterable[str]) -> dict[str, list[Any]]:
     for grid in grids:
         key, equals, values = grid.partition("=")
         if not equals or not key or not values:
-            raise InputError(f"--grid got {shown(grid)}; write key=a,b,c, as in algorithm.step_size=0.03,0.1,0.3.")
+            raise InputError(f"{option} got {shown(grid)}; write key=a,b,c, as in algorithm.step_size=0.03,0.1,0.3.")
         if key in found:
-            raise InputError(f"--grid got {key} twice; give all its values at once.")
+            raise InputError(f"{option} got {key} twice; give all its values at once.")
         chosen = found[key.strip()] = [parsed_value(value) for value in pieces(values)]
         twice = [value for place, value in enumerate(chosen) if value in chosen[:place]]
         if twice:
-            raise InputError(f"--grid got {key}={shown(twice[0])} twice; give every value once.")
+            raise InputError(f"{option} got {key}={shown(twice[0])} twice; give every value once.")
     return found

@@ -58,6 +58,10 @@ ACCEPT_CHANGES = click.option(
     "--accept-changes", is_flag=True,
     help="Go on with a run though versions or the engine have changed; its summary says after which round.")
 
+SAVE = click.option(
+    "--save", type=click.Path(path_type=Path), metavar="FOLDER",
+    help="Write every table as LaTeX, CSV and Markdown and every figure as SVG and PNG to this folder.")
+
 
 @cantons.command()
 @click.argument("study", type=click.Path(path_type=Path))
@@ -115,23 +119,34 @@ def run(study: Path, out: Path | None, rounds: int | None, seed: int | None, cha
 @click.option("--rounds", type=click.IntRange(min=1), help="Train for this many rounds instead.")
 @click.option("--algorithm", "algorithms", multiple=True, metavar="NAME[,OPTION=VALUE...]",
               help="Run the one study with this algorithm, as in --algorithm fedprox,mu=0.1; may be repeated.")
+@click.option("--method", "methods", multiple=True, metavar="ALGORITHM; KEY=VALUE; ...",
+              help="Run the one study with this algorithm and keys of its own, as in --method \"fedrep; "
+              "problem.split=output; algorithm.head_epochs=5\"; may be repeated.")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a key in all of the studies.")
+@click.option("--tune", "grids", multiple=True, metavar="KEY=A,B,C",
+              help="Choose the best of these values for each method, by validation rows, and run fresh seeds with it; "
+              "may be repeated.")
+@click.option("--tune-seeds", type=click.IntRange(1, 1000), default=3, show_default=True,
+              help="Try each value this often.")
 @click.option("--reference", help="The method the others are held against, by name.  [default: the first]")
+@SAVE
 @click.option("--overwrite", is_flag=True, help="Begin runs anew whose folders hold runs of other studies.")
 @ACCEPT_CHANGES
 def compare(studies: tuple[Path, ...], seeds: int, out: Path, rounds: int | None, algorithms: tuple[str, ...],
-            changes: tuple[str, ...], reference: str | None, overwrite: bool, accept_changes: bool) -> None:
-    """Run the STUDIES, or one study with several algorithms, on the same data and seeds.
+            methods: tuple[str, ...], changes: tuple[str, ...], grids: tuple[str, ...], tune_seeds: int,
+            reference: str | None, save: Path | None, overwrite: bool, accept_changes: bool) -> None:
+    """Run the STUDIES, or one study with several methods, on the same data and seeds.
 
-    Prints one table, with the spread over seeds, and writes one report. Called again after a crash, it goes on where
-    it was.
+    Prints one table, with the spread over seeds, the differences to the reference, and what follows from them; writes
+    one report. Called again after a crash, it goes on where it was.
     """
     from cantons.cli import show
-    from cantons.cli.changes import parsed
+    from cantons.cli.changes import parsed, parsed_grid
     from cantons.reporting import compare as play
 
-    found = play(*studies, seeds=seeds, out=out, rounds=rounds, algorithm=algorithms, set=parsed(changes),
-                 reference=reference, overwrite=overwrite, accept_changes=accept_changes)
+    found = play(*studies, seeds=seeds, out=out, rounds=rounds, algorithm=algorithms, method=methods,
+                 set=parsed(changes), tune=parsed_grid(grids, "--tune") if grids else None, tune_seeds=tune_seeds,
+                 reference=reference, save=save, overwrite=overwrite, accept_changes=accept_changes)
     show.comparison(found)
     click.echo(f"report: {found.report}")
 
@@ -146,9 +161,10 @@ def compare(studies: tuple[Path, ...], seeds: int, out: Path, rounds: int | None
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a key of the study.")
 @click.option("--choose", metavar="NUMBER", help="Choose by this number of the last evaluation instead, such as "
               "inference.shared.accuracy; no rows are held back.")
+@click.option("--overwrite", is_flag=True, help="Begin runs anew whose folders hold other runs.")
 @ACCEPT_CHANGES
 def sweep(study: Path, grids: tuple[str, ...], seeds: int, out: Path | None, rounds: int | None,
-          changes: tuple[str, ...], choose: str | None, accept_changes: bool) -> None:
+          changes: tuple[str, ...], choose: str | None, overwrite: bool, accept_changes: bool) -> None:
     """Try all combinations of the grid and choose by validation rows, held back from training.
 
     A stream is chosen by what it is charged on its way, each example before it is learned from.
@@ -160,7 +176,7 @@ def sweep(study: Path, grids: tuple[str, ...], seeds: int, out: Path | None, rou
     from cantons.reporting import sweep as play
 
     found = play(study, parsed_grid(grids), seeds=seeds, out=out, rounds=rounds, set=parsed(changes), choose=choose,
-                 accept_changes=accept_changes)
+                 overwrite=overwrite, accept_changes=accept_changes)
     show.sweep(found)
     click.echo(f"run folders: {found.folder}/<point>-<seed>")
 
@@ -169,12 +185,14 @@ def sweep(study: Path, grids: tuple[str, ...], seeds: int, out: Path | None, rou
 @click.argument("folders", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), help="The HTML file.  [default: FIRST FOLDER/report.html]")
 @click.option("--reference", help="The method the others are held against, by name.  [default: the first]")
+@SAVE
 @click.option("--overwrite", is_flag=True, help="Replace a file in that place that this command did not write.")
-def report(folders: tuple[Path, ...], out: Path | None, reference: str | None, overwrite: bool) -> None:
+def report(folders: tuple[Path, ...], out: Path | None, reference: str | None, save: Path | None,
+           overwrite: bool) -> None:
     """Write one self-contained HTML page about the runs in FOLDERS; runs that differ by seed are put together."""
     from cantons.reporting import report as write
 
-    click.echo(write(*folders, out=out, reference=reference, overwrite=overwrite).report)
+    click.echo(write(*folders, out=out, reference=reference, save=save, overwrite=overwrite).report)
 
 
 @cantons.command()
@@ -194,7 +212,7 @@ def demo(out: Path, rounds: int) -> None:
         folders = play(out, rounds, watcher)
     found = write(*folders, out=out / "report.html")
     show.comparison(found)
-    click.echo(f"run folders: {', '.join(map(str, folders))}")
+    click.echo(f"run folders: {out}/<method>-<seed>")
     click.echo(f"report: {found.report}")
 
 

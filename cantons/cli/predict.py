@@ -10,18 +10,18 @@ import numpy as np
 
 from cantons.data.read.files import reading
 from cantons.files import write_text, writing
-from cantons.study.client_model import ClientModel
+from cantons.study.client_model import ClientModel, encode
 from cantons.study.inputs import read_rows
 from cantons.study.reading import LOADED, read_study
 
 
 def outputs_for(model: ClientModel, path: Path, array: str, separator: str) -> np.ndarray:
     """What the model computes for the raw rows of a file."""
-    rows = read_rows(path, array, separator)
+    rows, where = read_rows(path, array, separator)
     if isinstance(rows, dict) and model.encoding is not None and model.encoding.columns is None:
         rows = np.stack(list(rows.values()), axis=1)  # the training rows had no names, so the order counts
     with reading(path):
-        return model.outputs(rows)
+        return model.outputs(encode(model.encoding, rows, where), encoded=True)
 
 
 def as_text(model: ClientModel, outputs: np.ndarray, raw: bool = False) -> str:

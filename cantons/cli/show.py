@@ -29,8 +29,8 @@ that one from a digit of its own, with a handful of examples: alone, with all da
 
 
 def comparison(found: Comparison) -> None:
-    """One row per method on the named test set, with the spread over seeds and what travelled."""
-    print_comparison(_console(), found.groups)
+    """One row per method on the named test set, how they differ, and what follows."""
+    print_comparison(_console(), found)
 
 
 def sweep(found: Sweep) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
-import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cantons.data.checks import as_labels, as_rows, check_numbers, first_names
+from cantons.data.checks import Where, as_labels, as_rows, check_numbers
 from cantons.data.federation import Federation, Population, gather, select_clients
 from cantons.data.ragged import Ragged, from_sizes
 from cantons.data.split.holdout import check_marks, hold_out_clients, mark_own_rows
@@ -31,6 +28,7 @@ def federation(
     min_examples: int = 1,
     name: str = "data",
     seed: int = 0,
+    where: Where | None = None,
 ) -> Federation:
     """Rows with a client id each become a federation in which every client has test rows of its own.
 
@@ -38,7 +36,8 @@ def federation(
     boolean per row. `new` sets whole clients aside: a fraction of them, or from 1 on a number. `classes` is
     the number of labels, None for regression. `central` is the datacenter's (inputs, targets). Clients
     with fewer than `min_examples` rows are left out. A client's split depends on the seed and its own
-    name and rows, never on the other clients.
+    name and rows, never on the other clients. `where` says in messages where the user finds a row, by its
+    number.
 
     >>> data = federation(np.zeros((6, 2)), np.arange(6.0), ["ann"] * 4 + ["bob"] * 2, test=0.5)
     >>> print(data.describe())
@@ -54,10 +53,11 @@ def federation(
     if len(numbers) != rows:
         raise InputError(f"there are {len(numbers)} client ids for {rows} rows; give one id per row.")
 
-    def where(row: int) -> str:
+    def own_row(row: int) -> str:
         own = np.count_nonzero(numbers[:row] == numbers[row])
         return f"row {own} (from 0) of client {names[numbers[row]]!r}"
 
+    where = where or own_row
     check_numbers("inputs", inputs, where)
     check_numbers("targets", targets, where)
     if classes is not None:
@@ -78,36 +78,6 @@ def federation(
     whole = Federation(Population(pick(~marked), pick(marked), names), central=_datacenter(central),
                        classes=classes, name=name, test_set=test_set)
     return hold_out_clients(_drop_small_clients(whole, min_examples), new, seed=seed)
-
-
-def from_clients(clients: Mapping[str, tuple[PyTree, PyTree]], **options: Any) -> Federation:
-    """One (inputs, targets) pair per client's name becomes a federation; options as in `federation`.
-
-    >>> ann, bob = (np.zeros((3, 2)), np.zeros(3)), (np.ones((1, 2)), np.ones(1))
-    >>> from_clients({"ann": ann, "bob": bob}).train.sizes.tolist()
-    [2, 1]
-    """
-    if not clients:
-        raise InputError("there are no clients; give at least one name with its (inputs, targets).")
-    checked = {name: as_rows(*pair, whose=f" of client {name!r}") for name, pair in clients.items()}
-    pairs = {name: (inputs, targets) for name, (inputs, targets, _) in checked.items()}
-    sizes = [size for *_, size in checked.values()]
-    empty = [name for name, size in zip(pairs, sizes, strict=True) if size == 0]
-    if empty:
-        raise InputError(f"no examples for {first_names(empty)}; leave such clients out or give them some.")
-    _check_same_shapes(pairs)
-    inputs, targets = jax.tree.map(lambda *leaves: np.concatenate(leaves), *pairs.values())
-    return federation(inputs, targets, np.repeat(list(pairs), sizes), **options)
-
-
-def _check_same_shapes(pairs: Mapping[str, tuple[PyTree, PyTree]]) -> None:
-    shapes = {name: jax.tree.map(lambda leaf: str(leaf.shape[1:]), pair) for name, pair in pairs.items()}
-    first, expected = next(iter(shapes.items()))
-    for name, found in shapes.items():
-        for what, one, other in zip(("inputs", "targets"), found, expected, strict=True):
-            if one != other:
-                raise InputError(f"{what} of client {name!r} have shape {one} per example and those of "
-                                 f"client {first!r} {other}; all clients must agree.")
 
 
 def _datacenter(central: tuple[PyTree, PyTree] | None) -> Ragged | None:

@@ -6,24 +6,21 @@ as the training rows were encoded, without the training rows.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from cantons.data.checks import as_array, check_numbers, is_real
-from cantons.errors import InputError, listed, shown
+from cantons.data.checks import Where, as_array, check_numbers, is_real
+from cantons.data.column import Column, is_missing, read_numbers, read_words
+from cantons.errors import InputError, Notice, listed, shown
 
 VERSION = 1  # of the JSON
 Label = str | int | bool
-
-
-class Column(NamedTuple):
-    """One column of the source."""
-
-    name: str
 
 
 class Scaling(NamedTuple):
@@ -32,10 +29,21 @@ class Scaling(NamedTuple):
     how: str  # the option that fitted it, for people
     shift: np.ndarray  # float64
     size: np.ndarray  # float64, never 0
+    clients: Mapping[str, tuple[np.ndarray, np.ndarray]] = {}  # the (shift, size) of those that have their own
 
     def apply(self, inputs: np.ndarray) -> np.ndarray:
         result = inputs.dtype if inputs.dtype.kind == "f" else np.float32
         return ((inputs - self.shift) / self.size).astype(result)
+
+    def of(self, client: str | None) -> Scaling:
+        """The scaling of one client's rows: its own, or that of all clients together."""
+        shift, size = self.clients.get(client or "", (self.shift, self.size))
+        return Scaling(self.how, shift, size)
+
+
+def count_from_0(row: int) -> str:
+    """Where a row of an array is, in words."""
+    return f"row {row} (from 0)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,11 +61,20 @@ class Encoding:
     def column_names(self) -> tuple[str, ...] | None:
         return None if self.columns is None else tuple(column.name for column in self.columns)
 
-    def encode(self, rows: Any) -> Any:
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """What each number of an input is called."""
+        return None if self.columns is None else tuple(chain.from_iterable(each.features for each in self.columns))
+
+    def of(self, client: str | None) -> Encoding:
+        """The encoding of one client's rows, where clients have a scale of their own; of nobody's: that of all."""
+        return self if self.scaling is None else replace(self, scaling=self.scaling.of(client))
+
+    def encode(self, rows: Any, where: Where = count_from_0) -> Any:
         """Raw rows as the model takes them: an array, a data frame, {column: values} or a list of {column: value}.
 
         Columns are found by their names, wherever they stand, and others are left out; rows without names have the
-        columns of the training data in their order.
+        columns of the training data in their order. `where` tells people which row a message is about.
 
         >>> encoding = Encoding((Column("age"), Column("height")), (2,), "float64",
         ...                     Scaling("unit", np.float64(0), np.array([100.0, 2.0])))
@@ -66,8 +83,8 @@ class Encoding:
         """
         if self.shape is None:
             return rows
-        inputs = self._as_inputs(self._as_array(rows))
-        check_numbers("the rows", inputs, lambda row: f"row {row} (from 0)")
+        inputs = self._as_inputs(self._as_array(rows, where))
+        check_numbers("the rows", inputs, where)
         if self.dtype is not None and np.dtype(self.dtype).kind == "f":
             inputs = inputs.astype(self.dtype)
         return inputs if self.scaling is None else self.scaling.apply(inputs)
@@ -91,8 +108,10 @@ class Encoding:
             "columns": None if self.columns is None else [column._asdict() for column in self.columns],
             "shape": None if self.shape is None else list(self.shape),
             "dtype": self.dtype,
-            "scaling": self.scaling and {"how": self.scaling.how, "shift": self.scaling.shift.tolist(),
-                                         "size": self.scaling.size.tolist()},
+            "scaling": self.scaling and {
+                "how": self.scaling.how, "shift": self.scaling.shift.tolist(), "size": self.scaling.size.tolist(),
+                "clients": {name: {"shift": shift.tolist(), "size": size.tolist()}
+                            for name, (shift, size) in self.scaling.clients.items()}},
             "classes": None if self.classes is None else list(self.classes),
             "target": self.target,
         }
@@ -107,11 +126,11 @@ class Encoding:
         try:
             columns, shape, classes, scaling = (table.get(key) for key in ("columns", "shape", "classes", "scaling"))
             encoding = cls(
-                columns=None if columns is None else tuple(Column(**column) for column in columns),
+                columns=None if columns is None else tuple(map(_column, columns)),
                 shape=None if shape is None else tuple(map(int, shape)),
                 dtype=table.get("dtype"),
-                scaling=None if scaling is None else Scaling(scaling["how"], *(
-                    np.asarray(scaling[key], np.float64) for key in ("shift", "size"))),
+                scaling=None if scaling is None else Scaling(scaling["how"], *_affine(scaling), {
+                    name: _affine(own) for name, own in scaling.get("clients", {}).items()}),
                 classes=None if classes is None else tuple(classes),
                 target=table.get("target"))
             encoding._check()
@@ -123,39 +142,70 @@ class Encoding:
         """Raise ValueError for values that no encoding has."""
         np.dtype(self.dtype)
         if self.scaling is not None:
-            for numbers in self.scaling[1:]:
-                if numbers.shape and numbers.shape != self.shape:
-                    raise ValueError(f"scaling has shape {numbers.shape}, and an input {self.shape}")
-            if not (self.scaling.size != 0).all():
-                raise ValueError("scaling divides by 0")
+            for shift, size in ((self.scaling.shift, self.scaling.size), *self.scaling.clients.values()):
+                for numbers in (shift, size):
+                    if numbers.shape and numbers.shape != self.shape:
+                        raise ValueError(f"scaling has shape {numbers.shape}, and an input {self.shape}")
+                if not (size != 0).all():
+                    raise ValueError("scaling divides by 0")
+        for column in self.columns or ():
+            column.check()
         for label in self.classes or ():
             if not isinstance(label, Label):
                 raise ValueError(f"the label {shown(label)} is neither a word nor a whole number")
-        for name in (*(self.column_names or ()), *([] if self.target is None else [self.target])):
-            if not isinstance(name, str):
-                raise ValueError(f"the column {shown(name)} is no word")
+        if self.target is not None and not isinstance(self.target, str):
+            raise ValueError(f"the column {shown(self.target)} is no word")
 
-    def _as_array(self, rows: Any) -> np.ndarray:
+    def _as_array(self, rows: Any, where: Where) -> np.ndarray:
         """The columns of the training data side by side, or an array as it was given."""
         if self.columns is not None:
             if isinstance(rows, Sequence) and rows and all(isinstance(row, Mapping) for row in rows):
                 rows = {name: [row[name] for row in rows] for name in rows[0] if all(name in row for row in rows)}
             names = _names_in(rows)
+            if not all(column.plain for column in self.columns):
+                return self._as_features(rows, names, where)
             if names is not None:
-                return np.stack([self._read(rows, names, column) for column in self.columns], axis=1)
+                return np.stack([self._read(rows, names, column, where) for column in self.columns], axis=1)
         if isinstance(rows, Mapping):
             raise InputError(f"the rows have names, and this model was trained on {self.describe()}; give an array.")
-        return _as_numbers(rows, "the rows")
+        return _as_numbers(rows, "the rows", where)
 
-    def _read(self, rows: Any, names: Sequence[str], column: Column) -> np.ndarray:
+    def _read(self, rows: Any, names: Sequence[str], column: Column, where: Where) -> np.ndarray:
         """One column by its name, as numbers."""
-        if column.name not in names:
-            raise InputError(f"the rows have no column {column.name!r}; this model was trained on {self.describe()}, "
-                             f"and the rows have {listed(names, most=10) or 'none'}.")
-        values = _as_numbers(rows[column.name], f"the column {column.name!r}")
+        _require(column, names, self)
+        values = _as_numbers(rows[column.name], f"the column {column.name!r}", where)
         if values.ndim != 1:
             raise InputError(f"the column {column.name!r} has shape {values.shape}; give one number per row.")
         return values
+
+    def _as_features(self, rows: Any, names: Sequence[str] | None, where: Where) -> np.ndarray:
+        """The features of all columns side by side; values that no training row had are counted."""
+        assert self.columns is not None
+        if names is None:
+            table = as_array("the rows", rows)
+            if table.ndim != 2 or table.shape[1] != len(self.columns):
+                raise InputError(f"the rows have shape {table.shape}, and this model was trained on {self.describe()}; "
+                                 f"give {len(self.columns)} values in a row, in this order.")
+            rows = {column.name: table[:, place] for place, column in enumerate(self.columns)}
+            names = list(rows)
+        found, unseen = [], {}
+        for column in self.columns:
+            _require(column, names, self)
+            which = f"the column {column.name!r}"
+            values = (read_numbers if column.values is None else read_words)(rows[column.name], which)
+            if values.ndim != 1:
+                raise InputError(f"{which} has shape {values.shape}; give one value per row.")
+            missing = is_missing(values)
+            if missing.any() and column.fill is None:
+                raise InputError(f"{which} has no value in {where(int(missing.argmax()))}, and the training data "
+                                 "had one in every row; fill one in.")
+            unseen[column.name] = int(column.unseen(values).sum())
+            found.append(column.encode(values))
+        said = [f"{name} ({count} rows)" for name, count in unseen.items() if count]
+        if said:
+            warnings.warn(f"some rows have a value that no training row had, which counts as none of them: "
+                          f"{', '.join(said)}.", Notice, stacklevel=4)
+        return np.concatenate(found, axis=1)
 
     def _as_inputs(self, rows: np.ndarray) -> np.ndarray:
         """In the shape of inputs; pictures may come as flat rows."""
@@ -172,9 +222,24 @@ class Encoding:
         raise InputError(f"the rows have shape {rows.shape}, and this model was trained on {self.describe()}; {hint}.")
 
 
+def _column(table: Mapping[str, Any]) -> Column:
+    values = table.get("values")
+    return Column(**{**table, "values": None if values is None else tuple(values)})
+
+
+def _affine(table: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    return np.asarray(table["shift"], np.float64), np.asarray(table["size"], np.float64)
+
+
 def as_labels(kinds: np.ndarray) -> tuple[Label, ...]:
     """The labels of a file as plain values: whole numbers and truth values stay, all others are words."""
     return tuple(kinds.tolist() if kinds.dtype.kind in "biu" else map(str, kinds.tolist()))
+
+
+def _require(column: Column, names: Sequence[str], encoding: Encoding) -> None:
+    if column.name not in names:
+        raise InputError(f"the rows have no column {column.name!r}; this model was trained on {encoding.describe()}, "
+                         f"and the rows have {listed(names, most=10) or 'none'}.")
 
 
 def _names_in(rows: Any) -> list[str] | None:
@@ -185,7 +250,7 @@ def _names_in(rows: Any) -> list[str] | None:
     return None if names is None or not all(isinstance(name, str) for name in names) else list(names)
 
 
-def _as_numbers(values: Any, which: str) -> np.ndarray:
+def _as_numbers(values: Any, which: str, where: Where) -> np.ndarray:
     array = as_array(which, values)
     if array.dtype == object or array.dtype.kind == "U":  # numbers beside other things, or in words
         try:
@@ -194,7 +259,7 @@ def _as_numbers(values: Any, which: str) -> np.ndarray:
             place, value = next((place, value) for place, value in enumerate(array.flat) if not _is_number(value))
             row = place // max(1, prod(array.shape[1:]))
             said = str(value) if isinstance(value, np.str_) else value
-            raise InputError(f"{which} {_hold(which)} {shown(said)} in row {row} (from 0); give numbers.") from error
+            raise InputError(f"{which} {_hold(which)} {shown(said)} in {where(row)}; give numbers.") from error
     if not is_real(array.dtype):
         raise InputError(f"{which} {_hold(which)} values of type {array.dtype}; give numbers.")
     return array

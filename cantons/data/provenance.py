@@ -8,12 +8,13 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_origin
 
 from cantons.data.federation import Federation
-from cantons.data.read.files import reading
+from cantons.data.read.files import is_pattern, map_paths, reading
 from cantons.errors import InputError
 from cantons.options import options_of
+from cantons.ranges import alternatives
 from cantons.recipe import mark
 
 
@@ -25,6 +26,8 @@ def recorded(make: Callable[..., Federation]) -> Callable[..., Federation]:
     """
     options, own = options_of(make), inspect.signature(make)
     signature = inspect.Signature(options.parameters, return_annotation=Federation)
+    several = any(get_origin(choice) is list for option in options.parameters if option.name == "path"
+                  for choice in alternatives(option.annotation))
     ours = make.__module__.startswith("cantons.")
     name = make.__name__ if ours else f"{make.__module__}:{make.__name__}"
 
@@ -34,11 +37,14 @@ def recorded(make: Callable[..., Federation]) -> Callable[..., Federation]:
         given.arguments.update(options.checked(given.arguments))
         given.apply_defaults()
         gathered = inspect.BoundArguments(own, options.gathered(given.arguments))
-        with reading(given.arguments["path"]) if "path" in given.arguments else nullcontext():
+        path = given.arguments.get("path")
+        # Of several files, each is named by whoever reads it.
+        one = path is not None and not (several and (isinstance(path, list | tuple) or is_pattern(path)))
+        with reading(path) if one else nullcontext():  # type: ignore[arg-type]
             data = make(*gathered.args, **gathered.kwargs)
         if not isinstance(data, Federation):
             raise InputError(f"{name} returned a {type(data).__name__}; return a Federation.")
-        plain = {option: str(Path(value).resolve()) if option == "path" else value
+        plain = {option: map_paths(lambda each: str(Path(each).resolve()), value) if option == "path" else value
                  for option, value in given.arguments.items()}
         return replace(data, spec={"name": name, **plain})
 

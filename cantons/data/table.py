@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from cantons.data.checks import as_float32
-from cantons.data.encoding import Column, Encoding, as_labels
+from cantons.data.checks import Where, as_float32
+from cantons.data.column import Column
+from cantons.data.encoding import Encoding, as_labels
 from cantons.errors import InputError
 
 EXACT = 2**53  # beyond it neighbouring whole numbers are the same float64
+
+
+Missing = Literal["refuse", "mean"]  # what is done where a row has no value
+
+
+class RawColumn(NamedTuple):
+    """A column of the inputs as its source has it: numbers, NaN for missing ones, or words, "" for missing ones."""
+
+    name: str
+    values: np.ndarray
+    words: str  # it, in a message
 
 
 class Table(NamedTuple):
@@ -24,13 +36,20 @@ class Table(NamedTuple):
     test: np.ndarray | None = None  # bool: the rows that the source sets aside for testing
     times: np.ndarray | None = None  # float64: when each row arrived
     vocabulary: tuple[str, ...] | None = None  # where inputs are numbers of things: what 0, 1, ... stands for
+    where: Where | None = None  # the number of a row -> where its source has it, if that can be said
     columns: tuple[Column, ...] | None = None  # where each number of an input is a column of its own
     target: str | None = None  # the name of the targets
+    raw: tuple[RawColumn, ...] | None = None  # columns that are still to be encoded: inputs are the numbers of rows
 
     @property
     def encoding(self) -> Encoding:
         classes = None if self.classes is None else as_labels(self.classes)
         return Encoding(columns=self.columns, classes=classes, target=self.target)
+
+
+def as_row(row: int) -> str:
+    """Where a row is, if nothing better is known."""
+    return f"row {row} (from 0)"
 
 
 def with_labels(table: Table, regression: bool, source: str | Path) -> Table:
@@ -41,7 +60,7 @@ def with_labels(table: Table, regression: bool, source: str | Path) -> Table:
     if regression:
         if values.dtype.kind not in "iuf":
             raise InputError(f"targets in {source} are of type {values.dtype}; regression needs numbers.")
-        return table._replace(targets=as_float32(f"targets in {source}", values, lambda row: f"row {row} (from 0)"))
+        return table._replace(targets=as_float32(f"targets in {source}", values, table.where or as_row))
     if values.dtype.kind not in "biufUSOM":
         raise InputError(f"targets in {source} are of type {values.dtype}; give numbers or words as labels.")
     if values.size == 0:

@@ -18,7 +18,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from cantons.engine.devices import AXIS, divided, floats, mesh_of, replicated
-from cantons.engine.evaluate import for_all, scorer, sides_of
+from cantons.engine.evaluate import begins_common, for_all, scorer, sides_of
 from cantons.engine.init import initial_clients, seed_keys, starting_point
 from cantons.engine.inspect import inspect, set_scores, sets_of
 from cantons.engine.mapping import Fanout, filled, map_sharded, with_filled
@@ -26,6 +26,7 @@ from cantons.engine.round import Arrays, travelling
 from cantons.engine.stepper import begin_run, progress_of, stepper_of
 from cantons.engine.varying import varying_options, with_reals
 from cantons.errors import InputError
+from cantons.phases import COMPILING, EVALUATING, FITTING, enter
 from cantons.protocol import (
     Algorithm,
     Array,
@@ -125,13 +126,16 @@ class BatchedSession:
             None if several else sides_of(first.data), None if several else first.central,
             None if clocks else first.clock.arrays, None if several else sets_of(first.data))))
         self._block: Any = None
-        self._scorers: dict[str, Any] = {}
+        self._scorers: dict[tuple[str, bool], Any] = {}
 
     def begin(self, initial: Start | tuple[PyTree, PyTree] | list[Start] | None = None) -> State:
         """As sessions do; a list has a place to begin with for each run."""
         privates = None
+        starts: list[Any] = initial if isinstance(initial, list) else [initial] * len(self.runs)
+        begun = Start(*jax.eval_shape(self.problem.init, self.own.start_key[0]))
+        self._begins_common = begins_common(self.runs[0].algorithm, begun._replace(privates=next(
+            (start.privates for start in starts if isinstance(start, Start)), None)))
         if initial is not None:
-            starts: list[Any] = initial if isinstance(initial, list) else [initial] * len(self.runs)
             given = [starting_point(self.problem, self.own.start_key[0], start) for start in starts]
             privates = divided(self.mesh, self._for_each([start.privates for start in given]))
             self.own = self.own._replace(start=divided(self.mesh, self._for_each(
@@ -165,13 +169,16 @@ class BatchedSession:
         return jax.block_until_ready(with_filled(states, arrays))
 
     def evaluate(self, states: State) -> list[Evaluation]:
-        found = {side: self._scored(states, side) for side in sides_of(self.runs[0].data)}
+        common_start = self._begins_common and int(states.round[0]) == 0
+        found = {side: self._scored(states, side, common_start and side == "clients")
+                 for side in sides_of(self.runs[0].data)}
         (server, portions), here = jax.device_get((self._inspect(self.common, self.own, states), states._replace(
             server=(), clients=(), rule=())))
         return [Evaluation(progress_of(_one(here, index)),
                            {side: _one(scores, index) for side, (scores, _) in found.items()},
                            _one(server, index), _one(found["clients"][1], index),
-                           sets=set_scores(self.problem, self.runs[index].data, _one(portions, index)))
+                           sets=set_scores(self.problem, self.runs[index].data, _one(portions, index)),
+                           common_start=common_start)
                 for index in range(len(self.runs))]
 
     def whole(self, states: State) -> list[Snapshot]:
@@ -200,17 +207,20 @@ class BatchedSession:
 
         return map_sharded(self.outer, each, (common, states.round[0], until), (variants, states))
 
-    def _scored(self, states: State, side: str) -> PyTree:
-        if side not in self._scorers:
-            self._scorers[side] = jax.jit(partial(self._scores, side)).lower(self.common, self.own, states).compile()
-        found = jax.device_get(self._scorers[side](self.common, self.own, states))
+    def _scored(self, states: State, side: str, common_start: bool) -> PyTree:
+        if (side, common_start) not in self._scorers:
+            enter(COMPILING)
+            self._scorers[side, common_start] = jax.jit(partial(self._scores, side, common_start)).lower(
+                self.common, self.own, states).compile()
+        enter(FITTING if side == "new" else EVALUATING)
+        found = jax.device_get(self._scorers[side, common_start](self.common, self.own, states))
         if side not in self.runs[0].scored:
             return found
         population = sides_of(self.runs[0].data)[side]["train"].population
         return jax.tree.map(lambda *rows: np.stack(rows), *(
             for_all(_one(found, index), run.scored[side], population) for index, run in enumerate(self.runs)))
 
-    def _scores(self, side: str, common: tuple, variants: Variant, states: State) -> PyTree:
+    def _scores(self, side: str, common_start: bool, common: tuple, variants: Variant, states: State) -> PyTree:
         late = self.stepper.held is not None and side == "clients"
 
         def each(common, slot):
@@ -226,7 +236,7 @@ class BatchedSession:
             count = sets["train"].population if chosen is None else len(chosen)
             fanout = Fanout(self.inner.mesh, min(self.inner.group, count))
             scores = scorer(self.problem, algorithm, fanout,
-                            (state.server, parts[1], client, sets["train"], arrays), late)
+                            (state.server, parts[1], client, sets["train"], arrays), late, common_start)
             held = self.stepper.held(state) if late and self.stepper.held is not None else None
             return (), scores(sets, arrays, state.server, parts[1], clients,
                               jax.random.fold_in(variant.score_key, state.round),

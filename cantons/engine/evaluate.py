@@ -10,9 +10,23 @@ import jax.numpy as jnp
 import numpy as np
 
 from cantons.engine.client import keyed
+from cantons.engine.init import keeps_model
 from cantons.engine.mapping import Fanout, map_clients
 from cantons.engine.round import Arrays
-from cantons.protocol import Algorithm, Array, Batch, Client, Data, Examples, Federated, Key, Message, Problem, PyTree
+from cantons.protocol import (
+    Algorithm,
+    Array,
+    Batch,
+    Client,
+    Data,
+    Examples,
+    Federated,
+    Key,
+    Message,
+    Problem,
+    PyTree,
+    Start,
+)
 
 BATCH = 128  # examples scored at once
 
@@ -27,8 +41,16 @@ def sides_of(data: Federated) -> dict[str, dict[str, Any]]:
     return sides
 
 
+def begins_common(algorithm: Algorithm, start: Start) -> bool:
+    """Are clients scored before round 0 with the model that all begin with, as `Evaluation.common_start` says?
+
+    Those of a method that keeps nothing are fitted then as ever, and so are those that begin with a part of their own.
+    """
+    return start.privates is None and keeps_model(algorithm, start[:2])
+
+
 def scorer(problem: Problem, algorithm: Algorithm, fanout: Fanout, common: PyTree,
-           late: bool = False) -> Callable[..., PyTree]:
+           late: bool = False, common_start: bool = False) -> Callable[..., PyTree]:
     """Build `scores(sets, arrays, server, start, clients, key, first_id, held, chosen)`.
 
     `sets` are ragged examples by name, "train" among them. It returns {set: {"shared" | "personal": {metric: one
@@ -36,7 +58,7 @@ def scorer(problem: Problem, algorithm: Algorithm, fanout: Fanout, common: PyTre
     shared model predicts with it. `common` is (server, start, client, train, arrays) as shapes, to see whether the
     two models are one and the same. Clients predict with the server's message of now; `late` ones with those they have
     got: `held` is a ring of messages, and where in it each client's is. With `chosen`, rows of some clients, there are
-    numbers of these alone; they are the ones that all would have.
+    numbers of these alone; they are the ones that all would have. With `common_start` nobody has a model of its own.
     """
     once = not late and is_shared_model(algorithm, *common)
 
@@ -50,14 +72,14 @@ def scorer(problem: Problem, algorithm: Algorithm, fanout: Fanout, common: PyTre
             message = algorithm.broadcast(key, server, arrays.datacenter(algorithm, key, fanout))
             held = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], message), jnp.zeros(population, jnp.int32)
         found = score_clients(problem, algorithm, fanout, once, (sets, held, server.shared, start, clients),
-                              ids, keyed(key, first_id + ids))
+                              ids, keyed(key, first_id + ids), common_start)
         return jax.tree.map(lambda leaf: leaf[:count], found)
 
     return scores
 
 
 def score_clients(problem: Problem, algorithm: Algorithm, fanout: Fanout, once: bool, common: PyTree, places: Array,
-                  keys: Key) -> PyTree:
+                  keys: Key, common_start: bool = False) -> PyTree:
     """The scores and diagnostics of the clients in these places, each with its key.
 
     `common` is (sets, (messages, which of them each client holds), the shared part, the private part every client
@@ -70,7 +92,8 @@ def score_clients(problem: Problem, algorithm: Algorithm, fanout: Fanout, once: 
         message = jax.tree.map(lambda leaf: leaf[held[index]], messages)
         client = jax.tree.map(lambda leaf: leaf[index], clients)
         own = {name: examples.client(index) for name, examples in sets.items()}
-        return (), score_client(problem, algorithm, key, message, client, own, None if once else (shared, start))
+        return (), score_client(problem, algorithm, key, message, client, own, None if once else (shared, start),
+                                common_start)
 
     return map_clients(fanout, each, common, (places, keys))[1]
 
@@ -89,13 +112,18 @@ def for_all(found: PyTree, chosen: np.ndarray | None, population: int) -> PyTree
 
 
 def score_client(problem: Problem, algorithm: Algorithm, key: Key, message: Message, client: Client,
-                 sets: Mapping[str, Data], shared: tuple[PyTree, PyTree] | None) -> tuple[PyTree, PyTree]:
+                 sets: Mapping[str, Data], shared: tuple[PyTree, PyTree] | None,
+                 common_start: bool = False) -> tuple[PyTree, PyTree]:
     """One client's scores and diagnostics; `shared` is the model for nobody in particular, None if it is this one too.
+    With `common_start` it is everybody's.
 
     The personalised model may look at the client's training examples, never at the others. It is made from the whole
     message, whatever part of it the client asks for to train with: a test example may look at any row of a table.
     """
-    personal = algorithm.model(key, message, client, sets["train"])
+    if common_start and shared is not None:
+        personal, shared = shared, None
+    else:
+        personal = algorithm.model(key, message, client, sets["train"])
     found = {name: {"personal": mean_scores(problem, *personal, data)} for name, data in sets.items()}
     for name, data in sets.items():
         found[name]["shared"] = found[name]["personal"] if shared is None else mean_scores(problem, *shared, data)

@@ -50,10 +50,20 @@ def initial_clients(algorithm: Algorithm, key: Key, parts: Start | tuple[PyTree,
 
 def keeps_private(algorithm: Algorithm, parts: tuple[PyTree, PyTree]) -> bool:
     """Does a client's state have anything of the private part that it begins with?"""
+    return _keeps(algorithm, parts, len(jax.tree.leaves(parts[1])))
+
+
+def keeps_model(algorithm: Algorithm, parts: tuple[PyTree, PyTree]) -> bool:
+    """Does a client's state have anything of the model that it begins with, of its shared or its private part?"""
+    return _keeps(algorithm, parts, len(jax.tree.leaves(parts)))
+
+
+def _keeps(algorithm: Algorithm, parts: tuple[PyTree, PyTree], last: int) -> bool:
+    """Is any of the `last` arrays of the model in a client's state?"""
     shared, private = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), parts)
     key = jax.eval_shape(lambda: jax.random.key(0))
     program = jax.make_jaxpr(algorithm.init_client)(key, shared, private).jaxpr
-    given = program.invars[len(program.invars) - len(jax.tree.leaves(private)):]
+    given = program.invars[len(program.invars) - last:]
     used = [*program.outvars, *(value for step in program.eqns for value in step.invars)]
     return any(value is one for value in used for one in given)
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from cantons.engine.batched import Batched
 from cantons.engine.devices import floats, mesh_of, replicated
-from cantons.engine.evaluate import for_all, scorer, sides_of
+from cantons.engine.evaluate import begins_common, for_all, scorer, sides_of
 from cantons.engine.init import initial_clients, seed_keys, starting_point
 from cantons.engine.inspect import inspect, set_scores, sets_of
 from cantons.engine.mapping import Fanout
@@ -88,10 +88,11 @@ class LocalSession:
         self.sides["clients"]["train"] = self.arrays.train
         self.data, self.sets, self.scored = run.data, place(floats(sets_of(run.data))), run.scored
         self._block: Any = None
-        self._scorers: dict[str, Any] = {}
+        self._scorers: dict[tuple[str, bool], Any] = {}
 
     def begin(self, initial: Start | tuple[PyTree, PyTree] | None = None) -> State:
         start = starting_point(self.problem, self._start_key, initial)
+        self._begins_common = begins_common(self.algorithm, start)
         self._parts = start._replace(privates=None)  # for new clients
         self.start_private = replicated(self.mesh, self._parts[1])
         begin = partial(begin_run, self.problem, self.algorithm, self.clock, population=self.population,
@@ -118,10 +119,13 @@ class LocalSession:
 
     def evaluate(self, state: State, sides: Sides | None = None) -> list[Evaluation]:
         """Score everybody, or a sample, on `self.sides` or on others of the same shapes."""
-        found = {side: self._scored(state, side, sets) for side, sets in (sides or self.sides).items()}
+        common_start = self._begins_common and int(state.round) == 0
+        found = {side: self._scored(state, side, sets, common_start and side == "clients")
+                 for side, sets in (sides or self.sides).items()}
         server, portions = jax.device_get(self._inspect(self.arrays, self.sets, self.start_private, state))
         return [Evaluation(progress_of(state), {side: scores for side, (scores, _) in found.items()}, server,
-                           found["clients"][1], sets=set_scores(self.problem, self.data, portions))]
+                           found["clients"][1], sets=set_scores(self.problem, self.data, portions),
+                           common_start=common_start)]
 
     def whole(self, state: State) -> list[Snapshot]:
         return [jax.device_get(Snapshot(state, self.start_private))]
@@ -135,23 +139,23 @@ class LocalSession:
     def close(self) -> None:
         pass
 
-    def _scored(self, state: State, side: str, sets: dict[str, Any]) -> tuple[PyTree, PyTree]:
+    def _scored(self, state: State, side: str, sets: dict[str, Any], common_start: bool) -> tuple[PyTree, PyTree]:
         clients = state.clients if side == "clients" else self._newcomers
         first = 0 if side == "clients" else self.population
         held = self.stepper.held(state) if self.stepper.held is not None and side == "clients" else None
         population, chosen = sets["train"].population, self.scored.get(side)
         arguments = (sets, self.arrays, state.server, self.start_private, clients,
                      jax.random.fold_in(self._score_key, state.round), np.int32(first), held, chosen)
-        if side not in self._scorers:
+        if (side, common_start) not in self._scorers:
             enter(COMPILING)
             one = jax.eval_shape(lambda rows: jax.tree.map(lambda leaf: leaf[0], rows), clients)
             common = state.server, self.start_private, one, sets["train"], self.arrays
             count = population if chosen is None else len(chosen)
             fanout = Fanout(self.mesh, min(self.group, -(-count // self.mesh.size)))
-            scores = scorer(self.problem, self.algorithm, fanout, common, late=held is not None)
-            self._scorers[side] = jax.jit(scores).lower(*arguments).compile()
+            scores = scorer(self.problem, self.algorithm, fanout, common, held is not None, common_start)
+            self._scorers[side, common_start] = jax.jit(scores).lower(*arguments).compile()
         enter(FITTING if side == "new" else EVALUATING)
-        return for_all(jax.device_get(self._scorers[side](*arguments)), chosen, population)
+        return for_all(jax.device_get(self._scorers[side, common_start](*arguments)), chosen, population)
 
     @cached_property
     def _inspect(self) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 from cantons.engine.aggregation import aggregation_of
 from cantons.engine.client import Slot, Turn, take_turn
 from cantons.engine.devices import floats, mesh_of
-from cantons.engine.evaluate import for_all, score_client, sides_of
+from cantons.engine.evaluate import begins_common, for_all, score_client, sides_of
 from cantons.engine.init import initial_clients, seed_keys, starting_point
 from cantons.engine.inspect import inspect, set_scores, sets_of
 from cantons.engine.mapping import Fanout
@@ -70,11 +70,13 @@ class PlainSession:
         self._turn = maybe(self._take_turn)
         self._close = maybe(partial(close_round, run.algorithm, run.clock))
         self._score = maybe(self._score_client)
+        self._score_start = maybe(partial(self._score_client, common_start=True))
         self._sets = jax.tree.map(jnp.asarray, floats(sets_of(run.data)))
         self._inspect = maybe(partial(inspect, run.problem, run.algorithm, run.clock, Fanout(mesh_of(1), 1)))
 
     def begin(self, initial: Start | tuple[PyTree, PyTree] | None = None) -> State:
         start = starting_point(self.run.problem, self._start_key, initial)
+        self._begins_common = begins_common(self.run.algorithm, start)
         self._parts = start._replace(privates=None)  # for new clients
         begin = partial(begin_run, self.run.problem, self.run.algorithm, self.run.clock, population=self.run.population)
         jax.eval_shape(lambda *given: begin(*given), self.arrays, self._start_key, start)  # does it fit?
@@ -94,10 +96,12 @@ class PlainSession:
         return state
 
     def evaluate(self, state: State) -> list[Evaluation]:
-        found = {side: self._scored(state, side) for side in self._sides}
+        common_start = self._begins_common and int(state.round) == 0
+        found = {side: self._scored(state, side, common_start and side == "clients") for side in self._sides}
         server, portions = jax.device_get(self._inspect(self.arrays, self._sets, self._parts[1], state))
         return [Evaluation(progress_of(state), {side: scores for side, (scores, _) in found.items()}, server,
-                           found["clients"][1], sets=set_scores(self.run.problem, self.run.data, portions))]
+                           found["clients"][1], sets=set_scores(self.run.problem, self.run.data, portions),
+                           common_start=common_start)]
 
     def whole(self, state: State) -> list[Snapshot]:
         return [jax.device_get(Snapshot(state, self._parts[1]))]
@@ -130,7 +134,7 @@ class PlainSession:
         return take_turn(algorithm, aggregation_of(algorithm.aggregate), rule, message, slot, client,
                          train.client(index), actors_hear=clock.actors_hear, always_acts=clock.full)
 
-    def _scored(self, state: State, side: str) -> tuple[PyTree, PyTree]:
+    def _scored(self, state: State, side: str, common_start: bool) -> tuple[PyTree, PyTree]:
         sets, first = self._sides[side], 0 if side == "clients" else self.run.population
         population = sets["train"].population
         clients = state.clients if side == "clients" else initial_clients(
@@ -139,11 +143,12 @@ class PlainSession:
         message = self.run.algorithm.broadcast(key, state.server, self.arrays.datacenter(self.run.algorithm, key))
         shared = state.server.shared, self._parts[1]
         chosen = self.run.scored.get(side)
-        rows = [self._score(jax.random.fold_in(key, first + index), message,
-                            jax.tree.map(lambda leaf, index=index: leaf[index], clients), sets, index, shared)
+        score = self._score_start if common_start else self._score
+        rows = [score(jax.random.fold_in(key, first + index), message,
+                      jax.tree.map(lambda leaf, index=index: leaf[index], clients), sets, index, shared)
                 for index in (range(population) if chosen is None else chosen.tolist())]
         return for_all(jax.device_get(jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)), chosen, population)
 
-    def _score_client(self, key, message, client, sets, index, shared):
+    def _score_client(self, key, message, client, sets, index, shared, common_start=False):
         own = {name: examples.client(index) for name, examples in sets.items()}
-        return score_client(self.run.problem, self.run.algorithm, key, message, client, own, shared)
+        return score_client(self.run.problem, self.run.algorithm, key, message, client, own, shared, common_start)

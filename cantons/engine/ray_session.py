@@ -16,7 +16,7 @@ import numpy as np
 
 from cantons.engine.client import Slot, Turn
 from cantons.engine.devices import floats, mesh_of
-from cantons.engine.evaluate import for_all, is_shared_model, sides_of
+from cantons.engine.evaluate import begins_common, for_all, is_shared_model, sides_of
 from cantons.engine.init import initial_clients, seed_keys, starting_point
 from cantons.engine.inspect import Probed, finish_probe, probed_slots, set_scores, sets_of
 from cantons.engine.mapping import Fanout
@@ -66,6 +66,7 @@ class RaySession:
     def begin(self, initial: Start | tuple[PyTree, PyTree] | None = None) -> State:
         run = self.run
         start = starting_point(run.problem, self._start_key, initial)
+        self._begins_common = begins_common(run.algorithm, start)
         self._parts = start._replace(privates=None)  # for new clients
         begin = partial(begin_run, run.problem, run.algorithm, run.clock, population=run.population)
         state = jax.jit(lambda arrays, key, parts: begin(arrays, key, parts))(self._all, self._start_key, start)
@@ -104,7 +105,8 @@ class RaySession:
         if probed is not None:
             server |= jax.device_get(self._finish_probe(self.arrays, bare(state), [one.probe for one in found]))
         return [Evaluation(progress_of(state), {side: one for side, (one, _) in scores.items()}, server,
-                           scores["clients"][1], sets=set_scores(self.run.problem, self.run.data, portions))]
+                           scores["clients"][1], sets=set_scores(self.run.problem, self.run.data, portions),
+                           common_start=self._begins_common and self._done == 0)]
 
     def whole(self, state: State) -> list[Snapshot]:
         rows = jax.tree.map(lambda leaf: leaf.copy(), state.clients)  # they will be written over
@@ -210,7 +212,7 @@ class RaySession:
                                       self.arrays) for side, sets in self._sides.items()}
         everybody = clock.full and clock.slots == run.population == clients.room * self.options.actors
         return Work(run.problem, run.algorithm, min(clock.slots, clients.room), clock.actors_hear, everybody, once,
-                    jnp.zeros(0).dtype == np.float64, str(jax.random.key_impl(self._start_key)))
+                    self._begins_common, jnp.zeros(0).dtype == np.float64, str(jax.random.key_impl(self._start_key)))
 
     def _share(self, number: int) -> Share:
         """What a shard is opened with now."""

@@ -44,6 +44,7 @@ class Work(NamedTuple):
     actors_hear: bool
     always_acts: bool
     once: dict[str, bool]  # is the shared model the one that clients predict with? Of the "clients" and the "new" ones
+    begins_common: bool  # before round 0 clients are scored with the model that all begin with
     double: bool  # float64, not float32
     random: str  # how keys draw
 
@@ -137,7 +138,8 @@ class Shard:
             rows = self._rows
         with self._precision:
             return jax.device_get(self._answer(
-                self._share, rows, question, self._filled(probed) if probed else ()))
+                self._share, rows, question, self._filled(probed) if probed else (),
+                self._work.begins_common and round == 0))
 
     def _check(self, round: int) -> None:
         """Jobs are numbered: none is done twice, and none from rows that lag behind the server or run ahead of it."""
@@ -186,7 +188,8 @@ class Shard:
         problem, algorithm, work, wrap = self._work.problem, self._work.algorithm, self._work, partial(
             jax.random.wrap_key_data, impl=self._work.random)
 
-        def answer(share: Share, rows: PyTree, question: Question, probed: Probed | tuple[()]) -> Answer:
+        def answer(share: Share, rows: PyTree, question: Question, probed: Probed | tuple[()],
+                   common_start: bool) -> Answer:
             def score(side: str, sets: dict[str, Examples]) -> PyTree:
                 held = jax.tree.map(lambda leaf: leaf[None], question.message), jnp.zeros(
                     sets["train"].population, jnp.int32)
@@ -195,7 +198,7 @@ class Shard:
                 fanout = Fanout(self._fanout.mesh, 1 if self._fanout.group == 1 else len(places))
                 return score_clients(problem, algorithm, fanout, work.once[side],
                                      (sets, held, question.shared, question.start, own), places,
-                                     keyed(wrap(question.key), share.ids[side]))
+                                     keyed(wrap(question.key), share.ids[side]), common_start and side == "clients")
 
             found: PyTree = ()
             if isinstance(probed, Probed) and algorithm.diagnostics.probe is not None:
@@ -205,4 +208,4 @@ class Shard:
                           {name: score_portions(problem, self._fanout, portions, question.shared, question.start)
                            for name, portions in share.sets.items()}, found)
 
-        return jax.jit(answer)
+        return jax.jit(answer, static_argnums=4)

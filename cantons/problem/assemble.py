@@ -49,7 +49,8 @@ def assemble(model: Model, loss: Loss, split: Split, l2: float = 0.0,
             check_tokens(inputs, model.vocabulary)
 
     return Problem(init, mean_loss, predict, score, spec=spec, check_inputs=check_inputs,
-                   draws=model.train is not None, every_label=loss is LOSSES["softmax"], outputs=loss.outputs,
+                   draws=model.train is not None, every_label=loss is LOSSES["softmax"], join=division.join,
+                   outputs=loss.outputs,
                    dense=(lambda shared, private: [Dense(division.join(shared, private))]) if model.dense else None)
 
 

@@ -12,6 +12,7 @@ from cantons.problem.arguments import made_for_data
 from cantons.problem.assemble import assemble, convex_if_linear
 from cantons.problem.bandit import bandit
 from cantons.problem.dual_encoder import dual_encoder
+from cantons.problem.logged_bandit import logged_bandit
 from cantons.problem.losses import LOSSES, SQUARED_SIGN
 from cantons.problem.ranking import area_under_curve
 from cantons.problem.residual import residual
@@ -78,8 +79,8 @@ def linear(data: Shaped, *, split: Split = "none", labels: Literal["real", "sign
 
 
 PROBLEMS: dict[str, Callable[..., Problem]] = {
-    "bandit": bandit, "classification": classification, "dual_encoder": dual_encoder, "regression": regression,
-    "residual": residual, "target": target}
+    "bandit": bandit, "classification": classification, "dual_encoder": dual_encoder,
+    "logged_bandit": logged_bandit, "regression": regression, "residual": residual, "target": target}
 
 
 def problem_from_spec(spec: Mapping[str, Any]) -> Problem:

@@ -40,7 +40,7 @@ def from_functions(init: Callable[[Key], PyTree], apply: Callable[[PyTree, PyTre
     per example. `split` is "none", "all", "adapter" for a low-rank matrix beside each array of two or more axes, or a
     glob over the parameters' paths, such as "head/*".
     """
-    return _problem(Model(init, apply, train=train), loss, split)
+    return problem_of(Model(init, apply, train=train), loss, split)
 
 
 def from_equinox(build: Callable[[Key], eqx.Module], *, loss: str | PerExample = "softmax",
@@ -70,7 +70,7 @@ def from_equinox(build: Callable[[Key], eqx.Module], *, loss: str | PerExample =
         keys = jax.random.split(key, jax.tree.leaves(inputs)[0].shape[0])
         return jax.vmap(lambda example, key: module(example, key=key))(inputs, keys)
 
-    return _problem(Model(init, apply, norm_layers=_equinox_norms(shapes),
+    return problem_of(Model(init, apply, norm_layers=_equinox_norms(shapes),
                           train=train if _drops(skeleton) else None), loss, split)
 
 
@@ -104,10 +104,10 @@ def from_flax(module: Any, example_inputs: PyTree, *, loss: str | PerExample = "
 
     layers = [path.removesuffix("/scale") for path in paths(variables["params"]) if path.endswith("/scale")]
     norms = tuple(f"{escape(layer)}/*" for layer in layers)
-    return _problem(Model(init, apply, norm_layers=norms, train=train if asked else None), loss, split)
+    return problem_of(Model(init, apply, norm_layers=norms, train=train if asked else None), loss, split)
 
 
-def _problem(model: Model, loss: str | PerExample, split: Split) -> Problem:
+def problem_of(model: Model, loss: str | PerExample, split: Split) -> Problem:
     if isinstance(loss, str) and loss not in LOSSES:
         raise unknown("loss", loss, LOSSES)
     check("split", Split, split)

@@ -19,7 +19,7 @@ METRICS = ("accuracy", "loss")  # what a report can score by; the first that eve
 SETS = {"test": "test_examples", "online": "train_examples"}  # where scores come from: the first that every run has
 # What grows from round to round.
 ADDED_UP = ("uploads", "bytes_down", "bytes_up", "bytes_per_client", "rejected_uploads", "skipped_rounds", "seconds")
-APART = ("seed", "checkpoint_every", "keep")  # what may differ between the runs of one group
+APART = ("seed", "checkpoint_every", "keep", "data.notes")  # what may differ between the runs of one group
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,10 @@ class Run:
                          for row in self.history], float)
 
     def scores(self, key: str) -> np.ndarray:
-        """One number of every client at the last evaluation; NaN for clients without rows to be scored on."""
-        return np.where(self.numbers(SETS[key.partition(".")[0]]) > 0, self.numbers(key), np.nan)
+        """One number of every client at the last evaluation; NaN for liars and clients without test rows."""
+        scored = self.numbers(SETS[key.partition(".")[0]]) > 0
+        honest = self.numbers("liar") == 0 if "liar" in self.clients else True
+        return np.where(scored & honest, self.numbers(key), np.nan)
 
     def rejected(self) -> list[str]:
         """The clients whose uploads were rejected."""
@@ -213,16 +215,38 @@ def headline(groups: Sequence[Group]) -> str:
     return f"{place}.personal.{metric}.mean" if place in SETS else f"{place}.shared.{metric}"
 
 
+def unit_of_time(groups: Sequence[Group]) -> str:
+    """What a round is called where these runs are all of a kind: an event of late clients, a step of a stream."""
+    for unit, key in (("events", "clock.time"), ("steps", "online.")):
+        if all(any(name.startswith(key) for name in run.history[-1]) for group in groups for run in group.runs):
+            return unit
+    return "rounds"
+
+
+def has_number(groups: Sequence[Group], key: str) -> bool:
+    return any(np.isfinite(run.column(key)).any() for group in groups for run in group.runs)
+
+
+def several_seeds(groups: Sequence[Group]) -> bool:
+    return any(len(group.runs) > 1 for group in groups)
+
+
 def differences(studies: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """The dotted keys on which studies differ in more than APART, and what each of them has there.
 
     >>> differences([{"seed": 0, "clock": {"cohort": 5}}, {"seed": 1, "clock": {"cohort": 9}}])
     {'clock.cohort': [5, 9]}
     """
-    tables = [flat(study) for study in studies]
-    keys = dict.fromkeys(key for table in tables for key in table if key not in APART)
+    tables = [options_of(study) for study in studies]
+    keys = dict.fromkeys(key for table in tables for key in table)
     rows = {key: [table.get(key) for table in tables] for key in keys}
     return {key: values for key, values in rows.items() if any(value != values[0] for value in values)}
+
+
+def options_of(study: Mapping[str, Any]) -> dict[str, Any]:
+    """The dotted keys of a study without APART, and without liars that follow from the seed."""
+    drawn = ("byzantine.clients",) if (study.get("byzantine") or {}).get("count") else ()
+    return {key: value for key, value in flat(study).items() if key not in (*APART, *drawn)}
 
 
 def shown(value: Any) -> str:
@@ -253,8 +277,7 @@ def _same_data(one: Run, other: Run) -> None:
 
 def _identity(study: Mapping[str, Any]) -> str:
     """What runs of one group have in common; an option that is missing is the same as one that is none."""
-    return json.dumps({key: value for key, value in flat(study).items() if key not in APART and value is not None},
-                      sort_keys=True)
+    return json.dumps({key: value for key, value in options_of(study).items() if value is not None}, sort_keys=True)
 
 
 def _labels(studies: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -262,11 +285,25 @@ def _labels(studies: Sequence[Mapping[str, Any]]) -> list[str]:
     names = [study["name"] for study in studies]
     if len(set(names)) == len(names) > 1:
         return names
+    short = _with_differences(studies, short=True)
+    return short if len(set(short)) == len(short) else _with_differences(studies, short=False)
+
+
+def _with_differences(studies: Sequence[Mapping[str, Any]], short: bool) -> list[str]:
+    """The algorithm of each study, and in what it differs from others with the same algorithm.
+
+    If `short`, keys are without their tables, and where parts of different names are used, these stand for their
+    options too: "fedavg, multi_krum" and not "fedavg, aggregate.name multi_krum, aggregate.f 3".
+    """
     algorithms = [study["name"] if "stages" in study else study["algorithm"]["name"] for study in studies]
     labels = []
     for place, algorithm in enumerate(algorithms):
         rivals = [rival for rival, name in enumerate(algorithms) if name == algorithm]
-        apart = differences([studies[rival] for rival in rivals])
-        words = (f"{key.rpartition('.')[2]} {shown(values[rivals.index(place)])}" for key, values in apart.items())
+        apart = {key: values[rivals.index(place)] for key, values in differences([
+            studies[rival] for rival in rivals]).items()}
+        parts = {key.removesuffix("name") for key in apart if short and key.endswith(".name")}
+        words = [shown(value) if key.removesuffix("name") in parts else
+                 f"{key.rpartition('.')[2] if short else key} {shown(value)}" for key, value in apart.items()
+                 if value is not None and (key.removesuffix("name") in parts or not key.startswith(tuple(parts)))]
         labels.append(", ".join([algorithm, *words]))
     return labels

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cantons.reporting.collect import Group
-from cantons.reporting.labels import label_ends, wrapped
+from cantons.reporting.labels import WIDTH, label_ends
 from cantons.reporting.style import FAINT, colour, dashes
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-WIDE, SQUARE = (5.3, 3.2), (2.75, 2.75)  # inches
+WIDE, SQUARE = (5.3, 3.2), (2.75, 2.6)  # inches
 MANY = 500  # points a curve needs at most; more dots than that are smaller as a picture than as their description
 
 
@@ -36,6 +36,8 @@ def draw_curves(axes: Axes, groups: Sequence[Group], key: str, label: str, same_
     are {number: name}: dotted lines, drawn once where they are the same for all. `log_across` makes rounds logarithmic,
     from the first after which there is a number.
     """
+    from matplotlib.ticker import MaxNLocator
+
     lines, names = [], []
     for place, group in enumerate(groups):
         values = group.curve(key)
@@ -45,6 +47,7 @@ def draw_curves(axes: Axes, groups: Sequence[Group], key: str, label: str, same_
                           linewidth=0)
     everything = [group.curve(each).ravel() for group in groups for each in (key, *same_axis, *(bounds or {}))]
     axes.set(xlabel=across, ylabel=label, xlim=(0, max(1, *(group.rounds[-1] for group in groups))))
+    axes.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
     _fit(axes, "y", np.concatenate(everything))
     there = np.concatenate([group.rounds[np.isfinite(group.curve(key)).any(axis=0)] for group in groups])
     if log_across and len(there) and there.max() > 2 * there[there > 0].min(initial=there.max()):
@@ -121,25 +124,38 @@ def ranked(groups: Sequence[Group], key: str, label: str, larger_is_better: bool
     return figure
 
 
-def against(before: np.ndarray, after: np.ndarray, place: int, labels: tuple[str, str],
-            larger_is_better: bool) -> Figure:
-    """A dot per client, larger where several coincide: its score by one model across, by the other upwards."""
-    figure, axes = _blank(SQUARE)
+def against(before: np.ndarray, after: np.ndarray, place: int, labels: tuple[str, str], larger_is_better: bool,
+            everything: np.ndarray) -> Figure:
+    """A dot per client, larger where several coincide: its score by one model across, by the other upwards.
+
+    The axes stand in the same place whatever their words are, and have room for `everything`, so that figures can be
+    held side by side.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=SQUARE)
+    figure.set_layout_engine("none")
+    axes = figure.add_axes((0.215, 0.175, 0.755, 0.755 * SQUARE[0] / SQUARE[1]))
     there = np.isfinite(before) & np.isfinite(after)
     spots, counts = np.unique(np.stack([before[there], after[there]]), axis=1, return_counts=True)
     area = np.clip(4000 / max(1, counts.sum()), 1.5, 14)  # of one client's dot
     axes.scatter(spots[0], spots[1], s=area * counts, color=colour(place), alpha=0.6, linewidth=0,
                  rasterized=len(counts) > MANY)
-    axes.set(xlabel=wrapped(labels[0]), ylabel=wrapped(labels[1]), aspect="equal")
+    axes.set(xlabel=_short(labels[0]), ylabel=_short(labels[1]), aspect="equal")
     axes.grid(visible=True, axis="both")
     axes.locator_params(nbins=4)
     for which in ("x", "y"):
-        _fit(axes, which, spots)
+        _fit(axes, which, everything)
     axes.plot(axes.get_xlim(), axes.get_xlim(), color=FAINT, linewidth=0.8, zorder=1)
     corners = ("better", "worse") if larger_is_better else ("worse", "better")
     axes.text(0.03, 0.97, corners[0], transform=axes.transAxes, va="top", color=FAINT)
     axes.text(0.97, 0.03, corners[1], transform=axes.transAxes, ha="right", color=FAINT)
     return figure
+
+
+def _short(label: str) -> str:
+    """One line below an axis; the title of the figure has all of it."""
+    return label if len(label) <= WIDTH else f"{label[: WIDTH - 1]}…"
 
 
 def size(value: float) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+from cantons.reporting.style import darker
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,7 +23,7 @@ class End(NamedTuple):
     """The last point of a line, as the data has it and as shares of the axes."""
 
     label: str
-    colour: Any
+    colour: str
     point: tuple[float, float]
     across: float
     height: float
@@ -41,7 +43,7 @@ def label_ends(axes: Axes, lines: Sequence[Line2D], labels: Sequence[str]) -> No
             x, y = points[-1]
             axes.plot([x], [y], "o", markersize=3, color=line.get_color(), clip_on=False)
             place = (axes.transScale + axes.transLimits).transform((x, y))
-            ends.append(End(wrapped(label), line.get_color(), (x, y), *place))
+            ends.append(End(wrapped(label), str(line.get_color()), (x, y), *place))
     _write(axes, [end._replace(across=1.0) for end in ends if end.across > MARGIN])
     _write(axes, [end for end in ends if end.across <= MARGIN])
 
@@ -51,18 +53,11 @@ def _write(axes: Axes, ends: Sequence[End]) -> None:
         return
     gap = HEIGHT * max(end.label.count("\n") + 1 for end in ends)
     for end, height in zip(ends, apart([end.height for end in ends], gap), strict=True):
-        ink = _darker(end.colour)
+        ink = darker(end.colour)
         axes.annotate(end.label, end.point, (end.across + 0.035, height), textcoords=axes.transAxes, va="center",
                       color=ink, annotation_clip=False,
                       bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5},
                       arrowprops={"arrowstyle": "-", "color": ink, "linewidth": 0.6, "shrinkA": 2, "relpos": (0, 0.5)})
-
-
-def _darker(colour: Any) -> tuple[float, ...]:
-    """Words need more contrast than lines."""
-    from matplotlib.colors import to_rgb
-
-    return tuple(0.75 * part for part in to_rgb(colour))
 
 
 def apart(wanted: Sequence[float], gap: float) -> np.ndarray:

@@ -8,11 +8,12 @@ from html import escape
 from pathlib import Path
 from string import Template
 
-from cantons.errors import Notice, unknown
+from cantons.errors import Notice
 from cantons.files import begins_with, check_replaceable, make_folder, write_text
-from cantons.reporting import sections
-from cantons.reporting.collect import Group, Run, collect
-from cantons.reporting.style import SHEET
+from cantons.reporting import behaviour, held_against, sections, streams, studies
+from cantons.reporting.collect import Run, collect
+from cantons.reporting.findings import Findings
+from cantons.reporting.sheet import SHEET
 from cantons.study.fingerprint import DIGITS, differences, fingerprint
 
 GENERATOR = b'<meta name="generator" content="cantons">'  # by which we know a report again
@@ -35,18 +36,21 @@ $content
 """)
 
 
-def check_report(out: Path) -> None:
-    """Refuse a place in which something else than a report stands, before much work is done for one."""
-    check_replaceable(out, False, begins_with(GENERATOR), "move it away")
+def check_report(out: Path, overwrite: bool | None = None) -> None:
+    """Refuse a place in which something else than a report stands, before much work is done for one.
+
+    None: whoever asks cannot overwrite it.
+    """
+    if overwrite is None:
+        check_replaceable(out, False, begins_with(GENERATOR), "move it away")
+    else:
+        check_replaceable(out, overwrite, begins_with(GENERATOR))
 
 
-def write_page(groups: Sequence[Group], path: Path, reference: str | None = None) -> Path:
-    """Write one HTML file about these groups, and return its path; what is there is replaced."""
-    _say_what_differs([run for group in groups for run in group.runs])
-    methods = {group.label: group for group in groups}
-    if reference is not None and reference not in methods:
-        raise unknown("reference", reference, methods)
-    text = page(groups, groups[0] if reference is None else methods[reference])
+def write_page(found: Findings, path: Path) -> Path:
+    """Write one HTML file about these findings, and return its path; what is there is replaced."""
+    _say_what_differs([run for group in found.groups for run in group.runs])
+    text = page(found)
     make_folder(path.parent)
     write_text(path, text)
     return path
@@ -61,8 +65,8 @@ def write_report(folders: Sequence[str | Path], out: str | Path, reference: str 
     any other file only with `overwrite`.
     """
     path = Path(out)
-    check_replaceable(path, overwrite, begins_with(GENERATOR))
-    return write_page(collect(folders), path, reference)
+    check_report(path, overwrite)
+    return write_page(Findings(collect(folders), reference), path)
 
 
 def _say_what_differs(runs: Sequence[Run]) -> None:
@@ -78,13 +82,14 @@ def _say_what_differs(runs: Sequence[Run]) -> None:
                       "that.", Notice, stacklevel=4)
 
 
-def page(groups: Sequence[Group], reference: Group) -> str:
+def page(found: Findings) -> str:
     """The whole page; a section with nothing to say is empty."""
+    groups, reference = found.groups, found.against
     methods = groups[0].label if len(groups) == 1 else f"{len(groups)} methods"
-    content = [sections.lead(groups), sections.results(groups), sections.learning(groups),
-               sections.whole_sets(groups), sections.populations(groups), sections.online(groups),
-               sections.asynchronous(groups), sections.clients(groups, reference), sections.communication(groups),
-               sections.diagnosed(groups), sections.losses(groups), sections.studies(groups),
-               sections.environments(groups)]
+    content = [sections.lead(groups), sections.results(groups, found.rows), held_against.differences(found),
+               sections.learning(groups), sections.whole_sets(groups), sections.populations(groups),
+               streams.online(groups), behaviour.asynchronous(groups), behaviour.liars(groups),
+               sections.clients(groups, reference), sections.communication(groups), behaviour.diagnosed(groups),
+               behaviour.losses(groups), studies.studies(groups), studies.environments(groups)]
     return PAGE.substitute(title=escape(f"{methods} on {groups[0].study['data']['name']}"), sheet=SHEET,
                            content="\n".join(content))

@@ -14,6 +14,7 @@ from cantons.reporting.collect import Group, Run, diagnostics, headline, metrics
 COLUMNS = {  # the title of each, and what it means where that is not plain
     "method": ("method", ""),
     "seeds": ("seeds", ""),
+    "chosen": ("chosen", "what was best for it where it was tuned"),
     "personal": ("personal", "each client's own model"),
     "worst10": ("worst 10%", "the tenth of the clients who fare worst with it"),
     "shared": ("shared", "the server's model alone"),
@@ -27,33 +28,39 @@ COLUMNS = {  # the title of each, and what it means where that is not plain
 }
 
 REGRETS = ("online.collective_regret", "online.regret", "online.personal.regret.mean")  # a run has one of them
-BESIDE = ("metric", "headline", "spread", "error")  # about other columns
+DEVIATING = ("worst10", "shared", "new_clients")  # columns with a deviation of their own, beside the headline's
+BESIDE = ("metric", "headline", "spread", "error", *(f"{key}_spread" for key in DEVIATING))  # about other columns
 BOUNDS = ("online.collective_bound", "online.regret_bound")
 
 
-def comparison_rows(groups: Sequence[Group]) -> list[dict[str, Any]]:
+def comparison_rows(groups: Sequence[Group],
+                    chosen: Mapping[str, Mapping[str, Any]] | None = None) -> list[dict[str, Any]]:
     """One row per method: its score at the end, as the mean over seeds, and what it cost.
 
     "metric" says what the scores are, "headline" which column methods are compared by: "personal", or where clients
-    have no test rows "online" or a test set. "spread" is its standard deviation over seeds; "error" is the standard
-    error of "personal" where a sample of the clients was scored, by one seed: the spread over several has it inside,
-    because each draws its own sample. A number that the runs do not have, or that is not finite, is None. Last come,
-    under their own names, the shared model's scores on test sets that are nobody's in particular, and diagnostics.
+    have no test rows "online" or a test set. "spread" is its standard deviation over seeds, "worst10_spread" and its
+    like are those of other columns; "error" is the standard error of "personal" where a sample of the clients was
+    scored, by one seed: the spread over several has it inside, because each draws its own sample. A number that the
+    runs do not have, or that is not finite, is None. Last come, under their own names, the shared model's scores on
+    test sets that are nobody's in particular, and diagnostics.
+    `chosen` has the values that were tuned, by the groups' labels.
     """
     metric, place = metrics(groups)[0], scored_set(groups)
     tested = place == "test"
     rows = []
     for group in groups:
         found = group.final(headline(groups))
+        others = {"worst10": f"{place}.personal.{metric}.worst10", "shared": f"test.shared.{metric}.mean",
+                  "new_clients": f"new_test.personal.{metric}.mean"}
         rows.append({
-            "method": group.label, "seeds": len(group.runs), "metric": metric,
-            "headline": "personal" if tested else place,
-            "personal": _mean(found) if tested else None,
-            "spread": _finite(found.std(ddof=1)) if len(found) > 1 else None,
+            "method": group.label, "seeds": len(group.runs), "chosen": _values((chosen or {}).get(group.label)),
+            "metric": metric, "headline": "personal" if tested else place,
+            "personal": _mean(found) if tested else None, "spread": _spread(found),
+            **{f"{key}_spread": _spread(group.final(others[key])) if tested or key == "worst10" else None
+               for key in DEVIATING},
             "error": _mean(group.final(f"test.personal.{metric}.error")) if tested and len(found) == 1 else None,
-            "worst10": _mean(group.final(f"{place}.personal.{metric}.worst10")),
-            "shared": _mean(group.final(f"test.shared.{metric}.mean")) if tested else None,
-            "new_clients": _mean(group.final(f"new_test.personal.{metric}.mean")) if tested else None,
+            **{key: _mean(group.final(column)) if tested or key == "worst10" else None
+               for key, column in others.items()},
             "online": _mean(group.final(f"online.personal.{metric}.mean")),
             "reward": _mean(group.final("online.personal.reward.mean")),
             "regret": _first(group, REGRETS),
@@ -100,8 +107,9 @@ def _words(row: Mapping[str, Any], key: str) -> str:
         return str(value)
     if key in ("kib_per_client", "ms_per_round"):
         return f"{value:,.{0 if value >= 100 else 1 if key == 'kib_per_client' else 2}f}"
-    around = row["error"] if row["spread"] is None else row["spread"]
-    return score(value) + (f" ± {score(around, beside=value)}" if key == row["headline"] and around is not None else "")
+    around = (row["error"] if row["spread"] is None else row["spread"]) if key == row["headline"] else row.get(
+        f"{key}_spread")
+    return score(value) + (f" ± {score(around, beside=value)}" if around is not None else "")
 
 
 def _seconds_per_round(run: Run) -> float:
@@ -112,6 +120,15 @@ def _seconds_per_round(run: Run) -> float:
 
 def _first(group: Group, keys: Sequence[str]) -> float | None:
     return next((found for key in keys if (found := _mean(group.final(key))) is not None), None)
+
+
+def _values(chosen: Mapping[str, Any] | None) -> str | None:
+    """What was tuned, as in "step_size=0.1, mu=1"."""
+    return ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in chosen.items()) if chosen else None
+
+
+def _spread(values: np.ndarray) -> float | None:
+    return _finite(values.std(ddof=1)) if len(values) > 1 else None
 
 
 def _mean(values: np.ndarray) -> float | None:

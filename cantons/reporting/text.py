@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from cantons.display import score
 from cantons.reporting.collect import SETS, Group, scored_set
+from cantons.reporting.findings import Findings
+from cantons.reporting.paired import difference_cells
 from cantons.reporting.table import COLUMNS, cells, comparison_rows
 from cantons.study.sweep import Outcome
 
@@ -21,19 +23,31 @@ DISPENSABLE = ("ms_per_round", "kib_per_client", "new_clients", "bound", "shared
 WIDTH = 110  # where there is no terminal
 
 
-def print_comparison(console: Console, groups: Sequence[Group]) -> None:
-    """One row per method on the named test set, with the spread over seeds and what travelled."""
+def print_comparison(console: Console, found: Findings) -> None:
+    """One row per method on the named test set, with the spread over seeds and what travelled; then how they differ."""
     from rich.text import Text
 
-    rows = comparison_rows(groups)
+    rows = found.rows
     gone = ["seeds"] if len({row["seeds"] for row in rows}) == 1 else []
     own = [key for key in reversed(rows[0]) if key not in COLUMNS]  # diagnostics go before anything else
     for column in (*own, *DISPENSABLE):
         if _width(cells(rows, gone)) <= console.width:
             break
         gone.append(column)
-    console.print(Text(comparison_title(groups)))
+    console.print(Text(comparison_title(found.groups)))
     console.print(_table(cells(rows, gone)))
+    if found.paired:
+        console.print()
+        console.print(_table(_fitting(difference_cells(found.paired), console.width)))
+    for sentence in found.sentences:
+        console.print(Text(sentence))
+
+
+def _fitting(rows: list[list[str]], width: int) -> list[list[str]]:
+    """The rows without the last columns, as far as there is no room for them."""
+    while _width(rows) > width and len(rows[0]) > 2:
+        rows = [row[:-1] for row in rows]
+    return rows
 
 
 def comparison_title(groups: Sequence[Group]) -> str:

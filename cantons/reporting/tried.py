@@ -91,30 +91,35 @@ class Sweep:
 
 def sweep(study: AnyStudy | str | Path, grid: Mapping[str, Sequence[Any]], *, seeds: int = 3,
           out: str | Path | None = None, rounds: int | None = None, set: Mapping[str, Any] | None = None,
-          choose: str | None = None, accept_changes: bool = False, callbacks: Callbacks = (),
-          progress: bool | None = True) -> Sweep:
+          choose: str | None = None, overwrite: bool = False, accept_changes: bool = False,
+          callbacks: Callbacks = (), progress: bool | None = True) -> Sweep:
     """Try all combinations of the grid and choose by validation rows, held back from training.
 
     `grid` has a list of values for each key, such as {"algorithm.step_size": [0.03, 0.1, 0.3]}. A study is the path of
     a file, or `Study(problem, data, algorithm, rounds=...)`; `set` changes other keys of it. Every point runs with the
     seeds 0, 1, ...; points that differ in real numbers, and all seeds, run as one program. A stream is chosen by what
     it is charged on its way; `choose` names another number of the last evaluation, and then no rows are held back. Run
-    folders are in `out`, results/sweep-NAME by default; called again, it goes on where it was. `callbacks` and
-    `progress` are those of `run`.
+    folders are in `out`, results/sweep-NAME by default; called again, it goes on where it was. Folders that hold other
+    runs are refused, or with `overwrite` begun anew. `callbacks` and `progress` are those of `run`.
     """
-    if not isinstance(grid, Mapping) or not grid:
-        raise InputError(f"grid is {shown(grid)}; give a list of values for each key, as in "
-                         "{\"algorithm.step_size\": [0.1, 0.3]}.")
-    for key, values in grid.items():
-        if isinstance(values, str) or not hasattr(values, "__len__") or not len(values):
-            raise InputError(f"grid has {key} = {shown(values)}; give a list of values to try.")
+    points = plain_grid("grid", grid)
     check("seeds", Count, seeds)
     stem = study.stem if isinstance(study, AnyStudy) else Path(study).stem
     folder = Path(out or Path("results") / folder_name(f"sweep-{without_separators(stem)}"))
     changes = {**(set or {}), **({} if rounds is None else {"rounds": rounds})}
-    points = {key: [value.item() if isinstance(value, np.generic) else value for value in values]
-              for key, values in grid.items()}
     with watching(progress) as watchers:
         by, metric, outcomes = play(study, points, seeds, folder, changes, Several([*callbacks, *watchers]),
-                                    accept_changes, choose)
+                                    accept_changes, choose, overwrite)
     return Sweep(outcomes, by, metric, seeds, folder)
+
+
+def plain_grid(name: str, grid: Any) -> dict[str, list[Any]]:
+    """A grid as a study takes its values: a list of plain values for each key; `name` is what it is given as."""
+    if not isinstance(grid, Mapping) or not grid:
+        raise InputError(f"{name} is {shown(grid)}; give a list of values for each key, as in "
+                         "{\"algorithm.step_size\": [0.1, 0.3]}.")
+    for key, values in grid.items():
+        if isinstance(values, str) or not hasattr(values, "__len__") or not len(values):
+            raise InputError(f"{name} has {key} = {shown(values)}; give a list of values to try.")
+    return {key: [value.item() if isinstance(value, np.generic) else value for value in values]
+            for key, values in grid.items()}

@@ -9,8 +9,8 @@ from typing import Any, NoReturn
 import jax
 import numpy as np
 
-from cantons.data.checks import as_array, check_sizes, is_real
-from cantons.data.encoding import Encoding
+from cantons.data.checks import Where, as_array, check_sizes, is_real
+from cantons.data.encoding import Encoding, count_from_0
 from cantons.display import Displayed, Table
 from cantons.errors import InputError, listed
 from cantons.metrics import leaves
@@ -96,13 +96,13 @@ class ClientModel(Displayed):
         return "the common model" if self.name is None else f"model of client {self.name}", rows
 
 
-def encode(encoding: Encoding | None, rows: Any) -> Any:
+def encode(encoding: Encoding | None, rows: Any, where: Where = count_from_0) -> Any:
     """Raw rows as inputs; refused where nobody knows how."""
     if encoding is None:
         raise InputError("how raw rows become inputs is not known here: the run is of an older version and its data "
                          "are gone, or inputs of several arrays were scaled; bring the data back, or in Python give "
                          "rows as in data.test.inputs and say encoded=True.")
-    return encoding.encode(rows)
+    return encoding.encode(rows, where)
 
 
 def as_inputs(inputs: Any, precision: str) -> Any:
@@ -117,7 +117,7 @@ def as_inputs(inputs: Any, precision: str) -> Any:
 
     rows = check(inputs) if isinstance(inputs, list) else jax.tree.map(check, inputs)
     if precision == "float32":
-        check_sizes("inputs", rows, lambda row: f"row {row} (from 0)")
+        check_sizes("inputs", rows, count_from_0)
     return rows
 
 

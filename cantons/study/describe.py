@@ -63,13 +63,18 @@ def describe_part(name: str) -> list[Description]:
 
 def _described(kind: str, name: str, function: Callable[..., Any]) -> Description:
     module = sys.modules.get(getattr(inspect.unwrap(function), "__module__", None) or "")
-    means = option_meanings(function)
-    options = [Option(option.name, _type(option.annotation), _default(option), means.get(option.name, ""))
-               for option in options_of(function).parameters if option.name not in ("data", "self")]
+    means, options = option_meanings(function), describe_options(function)
     with blame_user(name):
         down, up, example = what_travels(function()) if kind == "algorithm" else ([], [], "")
     words = without_options(inspect.getdoc(function) or "", means), inspect.getdoc(module) or ""
     return Description(kind, name, *words, options, down, up, example)
+
+
+def describe_options(function: Callable[..., Any]) -> list[Option]:
+    """What can be chosen about a part: the type and the default of each option, and what it means."""
+    means = option_meanings(function)
+    return [Option(option.name, _type(option.annotation), _default(option), means.get(option.name, ""))
+            for option in options_of(function).parameters if option.name not in ("data", "self")]
 
 
 def option_meanings(function: Callable[..., Any]) -> dict[str, str]:

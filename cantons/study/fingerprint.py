@@ -42,6 +42,7 @@ def fingerprint(study: Mapping[str, Any], environment: Mapping[str, Any], togeth
     rest = {key: value for key, value in tables.items() if key not in (*FREE, "data", "source", "engine")}
     data = flat({"data": tables.get("data")})
     data.pop("data.made_by.path", None)  # a file that was moved holds the same bytes
+    data.pop("data.notes", None)  # words about it
     return Fingerprint(study=flat(rest), data=data, source=flat(_table(tables.get("source"))),
                        engine=_engine(_table(tables.get("engine")), plain(environment), together),
                        versions=dict(_table(environment.get("versions"))))
@@ -86,8 +87,10 @@ def _names_first(key: str) -> tuple[str, bool, str]:
 
 
 def _cannot_matter(section: str, key: str, before: Mapping[str, Any]) -> bool:
-    """A package that was not there when the run began, what nobody wrote down, a checksum that is taken no longer."""
-    return ((section == "versions" and before.get(key) is None)
+    """A package that was not there when the run began, what nobody wrote down, a checksum that is taken no longer; and
+    an option of data that was not there yet, because the checksum says whether they are the same."""
+    return ((key.startswith("data.made_by.") and key not in before and "data.made_by.name" in before)
+            or (section == "versions" and before.get(key) is None)
             or ((section == "engine" or key == "clock_checksum") and key not in before)
             or (key == "data.checksum" and isinstance(before.get(key), int)))
 

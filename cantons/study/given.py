@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,15 +12,14 @@ from cantons.data import Federation
 from cantons.errors import InputError, unknown, with_article
 from cantons.protocol import Problem, Recipe
 from cantons.study.arguments import check_arguments
-from cantons.study.read import check_part, read_study
-from cantons.study.registry import make_recipe
+from cantons.study.read import check_part, read_study, set_key
+from cantons.study.registry import TERMS, make_problem, make_recipe, part
 from cantons.study.resolve import identity_of
 from cantons.study.study import AnyStudy
 from cantons.study.written import Settings
 
 RECIPES = ("algorithm", "clock", "aggregate")
 OTHERS = ("byzantine", "engine")  # parts that are given as they are
-FIXED = ("problem", "data")
 
 
 class Study(AnyStudy):
@@ -50,25 +50,42 @@ class Study(AnyStudy):
         return self.name
 
     def parts(self, data: Federation | None = None) -> tuple[Problem, Federation, Recipe, dict[str, Any]]:
-        return self.problem, self.data, self.recipe, {"clock": None, **self.options, "name": self.name}
+        return self.problem, self.data, self.recipe, {"clock": None, **self.options}
 
     def federation(self) -> Federation:
         return self.data
 
     def changed(self, changes: Mapping[str, Any]) -> Study:
-        given = {**self.options, "algorithm": self.recipe}
+        given, problem = {**self.options, "algorithm": self.recipe}, self.problem
         for key, value in changes.items():
             kind, _, option = key.partition(".")
-            if kind in FIXED:
-                raise InputError(f"{self.source}: cannot change {key}, because the {kind} of a study made in Python is "
+            if kind == "data":
+                raise InputError(f"{self.source}: cannot change {key}, because the data of a study made in Python is "
                                  "fixed; make a study for each, or read it from a file.")
-            if kind in RECIPES:
+            if kind == "problem":
+                problem = value if isinstance(value, Problem) else self._other_problem(problem, option, value)
+            elif kind in RECIPES:
                 given[kind] = _changed_recipe(self.source, kind, given.get(kind), option, value)
             elif kind in (*Settings.model_fields, *OTHERS) and not option:
                 given[kind] = value
             else:
-                raise InputError(f"{self.source}: {unknown('key', key, [*Settings.model_fields, *RECIPES, *OTHERS])}")
-        return Study(self.problem, self.data, given.pop("algorithm"), **given)
+                known = [*Settings.model_fields, "problem", *RECIPES, *OTHERS]
+                raise InputError(f"{self.source}: {unknown('key', key, known)}")
+        return Study(problem, self.data, given.pop("algorithm"), **given)
+
+    def _other_problem(self, problem: Problem, option: str, value: Any) -> Problem:
+        """The problem with another value of an option, or another one: its name, or a table with a name."""
+        if not option:
+            table = {"name": value} if isinstance(value, str) else value
+        elif problem.spec is not None:
+            known = inspect.signature(part("problem", problem.spec["name"])).parameters
+            # The rest of it are shapes, which follow from the data.
+            table = copy.deepcopy({key: each for key, each in problem.spec.items() if key in ("name", *known, *TERMS)})
+            set_key(table, option, value, self.source)
+        else:
+            raise InputError(f"{self.source}: cannot change problem.{option}, because the problem does not say what it "
+                             "was made of; give another one whole: {\"problem\": ...}.")
+        return make_problem(check_part(self.source, "problem", table), self.data)
 
     def algorithm(self) -> dict[str, Any]:
         return {"name": self.recipe.name, **chosen_options(self.recipe)}

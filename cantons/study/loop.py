@@ -115,7 +115,8 @@ class Loop:
         for log, snapshot in zip(self.logs, self.session.whole(state), strict=True):
             log.begin(snapshot._replace(outside=None))
         state, done = self._restored(state)
-        self.watcher.started(self.study if len(self.runs) == 1 else {**self.study, "name": f"{len(self.runs)} runs"})
+        self.watcher.started(self.study if len(self.runs) == 1 else {
+            **self.study, "name": f"{self.study['name']}, {len(self.runs)} runs"})
         if not done:
             self._advise()
         self.traffic = traffic_of(*self.session.travel(state))
@@ -369,6 +370,8 @@ class _Log:
                  diagnostics_row(run.data, found, self.seen, run.parts.scored, run.liars),
                  traffic_row(run.data, found.progress, traffic), ({}, dict(found.columns))]
         row: Row = {"round": found.progress.round}
+        if found.common_start:
+            row["personal_models"] = "common start"
         columns: Columns = {}
         for more, by_client in pairs:
             row |= more

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import tomllib
 from collections.abc import Callable, Mapping
+from glob import glob
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -12,13 +14,14 @@ import pydantic
 import pydantic_core
 
 from cantons.data import CENTRAL, Federation
+from cantons.data.read.files import is_pattern, map_paths
 from cantons.errors import InputError, shown, unknown
 from cantons.options import options_of
 from cantons.problem import EQUAL, MODELS
 from cantons.protocol import Recipe
 from cantons.ranges import NonNegative, OutOfRange, alternatives, check
 from cantons.study.registry import part
-from cantons.study.stage_tables import STAGE, merged_stages, stage_called
+from cantons.study.stage_tables import METHOD, STAGE, merged_stages, stage_called
 from cantons.study.written import Settings, WrittenStudy
 
 TABLES = ("data", "central", "groups", "problem", "algorithm", "clock", "aggregate", "byzantine", "engine")
@@ -34,13 +37,18 @@ USUAL = {"clock": "rounds", "engine": "local", "byzantine": "byzantine"}  # the 
 
 def read_study(path: str | Path, changes: Mapping[str, Any] | None = None) -> WrittenStudy:
     """Read and check the study file `path`; `changes` are dotted keys with new values, as `--set` gives them."""
+    return check_changed(read_raw(path), changes or {}, str(path), Path(path).parent)
+
+
+def read_raw(path: str | Path) -> dict[str, Any]:
+    """A study file as it is written."""
     path = Path(path)
     try:
         with path.open("rb") as file:
             text = file.read(LARGEST + 1)
         if len(text) > LARGEST:
             raise InputError(f"{path} is no study: it is larger than {LARGEST >> 20} MiB.")
-        raw = tomllib.loads(text.decode())
+        return tomllib.loads(text.decode())
     except OSError as error:
         raise InputError(f"cannot read the study {path}: {error.strerror}.") from error
     except UnicodeDecodeError as error:
@@ -53,19 +61,20 @@ def read_study(path: str | Path, changes: Mapping[str, Any] | None = None) -> Wr
         raise
     except ValueError as error:  # a number of more digits than Python reads
         raise InputError(f"{path} is no study: {error}.") from error
-    return check_changed(raw, changes or {}, str(path), path.parent)
 
 
 def check_changed(raw: dict[str, Any], changes: Mapping[str, Any], source: str, folder: Path | None) -> WrittenStudy:
     """Change keys of a study as it was written, and check all of it."""
     for key, value in changes.items():
-        _set(raw, key, value.table() if isinstance(value, Recipe) else value, source)
+        set_key(raw, key, value.table() if isinstance(value, Recipe) else value, source)
     return check_study(raw, source, folder)
 
 
 def check_study(raw: Mapping[str, Any], source: str, folder: Path | None = None) -> WrittenStudy:
     """Check every key against what it names; files are looked for beside the study first."""
     _check_plain(raw, source)
+    if METHOD in raw:
+        raise InputError(f"{source} has several methods ([[{METHOD}]]); compare runs them (in Python: ct.compare).")
     if STAGE in raw:
         stages = {name: check_study(merged, f"{source}: stage {name}", folder)
                   for name, merged in merged_stages(raw, source).items()}
@@ -78,7 +87,7 @@ def check_study(raw: Mapping[str, Any], source: str, folder: Path | None = None)
     rest = {key: value for key, value in raw.items() if key not in TABLES}
     for key in rest:
         if key not in Settings.model_fields:
-            raise InputError(f"{source}: {unknown('key', key, [*Settings.model_fields, *TABLES, STAGE])}")
+            raise InputError(f"{source}: {unknown('key', key, [*Settings.model_fields, *TABLES, STAGE, METHOD])}")
     rest = {key: value for key, value in rest.items() if value != "none" or key not in OPEN}
     try:
         settings = Settings.model_validate(rest)
@@ -151,9 +160,16 @@ def _checked(source: str, where: str, kind: str, table: Any, folder: Path | None
         raise _explained(source, where, error) from error
     for key, value in options.items():
         _check_range(source, where, key, allowed[key][0], value)
-    if kind == "data" and folder is not None and "path" in options and os.path.exists(folder / options["path"]):
-        options["path"] = str(folder / options["path"])
+    if kind == "data" and folder is not None and "path" in options:
+        options["path"] = map_paths(functools.partial(_beside, folder), options["path"])
     return {"name": table["name"], **options}
+
+
+def _beside(folder: Path, path: str | Path) -> str:
+    """A path as the study means it: what is beside the study comes first."""
+    there = folder / path
+    found = os.path.exists(there) or (is_pattern(there) and glob(str(there), recursive=True))
+    return str(there if found else path)
 
 
 def _is_several(table: Mapping[str, Any]) -> bool:
@@ -217,7 +233,8 @@ def _explained(source: str, where: str, error: pydantic.ValidationError) -> Inpu
     return InputError(f"{source}: {key} = {shown(first['input'])}; give {', or '.join(dict.fromkeys(wanted))}.")
 
 
-def _set(raw: dict[str, Any], key: str, value: Any, source: str) -> None:
+def set_key(raw: dict[str, Any], key: str, value: Any, source: str) -> None:
+    """Set a dotted key of tables in tables."""
     *tables, last = key.split(".")
     if tables[:1] == [STAGE] and len(tables) > 1 and isinstance(raw.get(STAGE), list):
         raw, tables = stage_called(raw[STAGE], tables[1], source), tables[2:]

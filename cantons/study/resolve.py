@@ -281,14 +281,14 @@ def check_engine(engine: Engine, run: Parts) -> None:
 
 
 def identity_of(data: Federation) -> dict[str, Any]:
-    """What identifies the data: how it was made, its size, and a checksum of its bytes."""
+    """What identifies the data: how it was made, its size, and a checksum of its bytes; and what to know of it."""
     sets: list[Any] = [data.train, data.test, data.central, data.validation, data.arrivals, data.sets]
     if data.new is not None:
         sets += [data.new.train, data.new.test]
     found = {"name": data.name, "made_by": data.spec, "population": data.population,
              "examples": int(data.train.sizes.sum()), "test_set": data.test_set,
              "checksum": checksum_of([sets, np.array(data.clients.names)])}
-    more = {"central": data.central_spec, "groups": data.groups_spec}
+    more = {"central": data.central_spec, "groups": data.groups_spec, "notes": list(data.notes) or None}
     return found | {name: spec for name, spec in more.items() if spec is not None}
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from cantons.errors import InputError, shown, unknown
 
 STAGE = "stage"
+METHOD = "method"  # the tables that `compare` makes methods of
 SETTINGS = ("rounds", "cohort", "evaluate_every", "evaluate_clients", "patience", "checkpoint_every", "keep")
 PARTS = ("problem", "algorithm", "clock", "aggregate")
 COMMON = ("name", "seed", "precision", "validation")  # settings of the whole study

@@ -50,12 +50,12 @@ class Outcome(NamedTuple):
 
 def sweep(given: AnyStudy | str | Path, grid: Mapping[str, Sequence[Any]], seeds: int, out: Path,
           changes: Mapping[str, Any], watcher: Callback, accept_changes: bool = False,
-          choose: str | None = None) -> tuple[str, str, list[Outcome]]:
+          choose: str | None = None, overwrite: bool = False) -> tuple[str, str, list[Outcome]]:
     """Run the grid; return where the scores chosen by come from, the metric, and the points, best first.
 
     `given` is a study, or the path of its file. `choose` is the number of an evaluation to choose by, such as
     "inference.shared.accuracy"; without it, validation rows are held back from training, unless a stream serves.
-    Folders that hold other runs are refused before anything runs.
+    Folders that hold other runs are refused before anything runs; with `overwrite` those runs are removed.
     """
     if "seed" in {*grid, *changes}:
         raise InputError("a sweep runs the seeds 0, 1, ...; say how many with --seeds (in Python: seeds=3), and "
@@ -68,16 +68,15 @@ def sweep(given: AnyStudy | str | Path, grid: Mapping[str, Sequence[Any]], seeds
             runs += _runs(given, point, seeds, out, changes, hold_back=choose is None)
         except InputError as error:
             failures[label(point)] = str(error)
-    finished = {run.folder for run in runs if _is_finished(run, watcher)}
-    for group in grouped(runs):
-        unfinished = [run for run in group if run.folder not in finished]
+    if overwrite:
+        _remove_others(runs, out)
+    for group in unfinished_groups(runs, out, watcher):
         try:
-            if unfinished:
-                _play(_begun_together(group, out) or unfinished, out, watcher, accept_changes)
+            play_group(group, out, watcher, accept_changes)
         except CannotWrite:
             raise  # the other points would fare no better
         except InputError as error:
-            failures |= {label(run.point): str(error) for run in unfinished}
+            failures |= {label(run.point): str(error) for run in group}
     if len(failures) == len(points):
         first = next(iter(failures.values()))
         raise InputError(first if source in first else f"{source}: {first}")
@@ -145,10 +144,31 @@ def _runs(given: AnyStudy | str | Path, point: Mapping[str, Any], seeds: int, ou
     return [Run(point, out / f"{label(point)}-{seed}", first.with_seed(seed), engine) for seed in range(seeds)]
 
 
+def unfinished_groups(runs: Sequence[Run], out: Path, watcher: Callback) -> list[Sequence[Run]]:
+    """The groups that are to be played, each as one program; folders that hold other runs are refused."""
+    finished = {run.folder for run in runs if _is_finished(run, watcher)}
+    waiting = [(group, [run for run in group if run.folder not in finished]) for group in grouped(runs)]
+    return [_begun_together(group, out) or unfinished for group, unfinished in waiting if unfinished]
+
+
 def _begun_together(group: Sequence[Run], out: Path) -> Sequence[Run]:
     """The whole group, if it was begun as one program: with fewer runs it would be another, and end in other bits."""
     alone = group[0].engine.together() is None or len(group) == 1
     return [] if alone or not group_store(out, [run.folder.name for run in group]).exists() else group
+
+
+def _remove_others(runs: Sequence[Run], out: Path) -> None:
+    """Empty the folders that hold other runs than these, and forget how far their groups were."""
+    others = set()
+    for run in runs:
+        try:
+            _is_finished(run, Callback())
+        except InputError:
+            Folder(run.folder).open(run.ready.study, resume=False, overwrite=True).close()
+            others.add(run.folder)
+    for group in grouped(runs):
+        if len(group) > 1 and any(run.folder in others for run in group):
+            shutil.rmtree(group_store(out, [run.folder.name for run in group]), ignore_errors=True)
 
 
 def _is_finished(run: Run, watcher: Callback) -> bool:
@@ -169,7 +189,7 @@ def _is_finished(run: Run, watcher: Callback) -> bool:
     return True
 
 
-def _play(runs: Sequence[Run], out: Path, watcher: Callback, accept_changes: bool) -> None:
+def play_group(runs: Sequence[Run], out: Path, watcher: Callback, accept_changes: bool = False) -> None:
     """Run a group to its end. Their data and clocks are equal, or they would not be in one group: one copy serves."""
     first = runs[0].ready.parts
     ready = [run.ready._replace(parts=run.ready.parts._replace(

@@ -1,4 +1,4 @@
-"""Values and algorithms as one types them: `mu=0.1`, with the values read as TOML would read them."""
+"""Values, algorithms and methods as one types them: `mu=0.1`, with the values read as TOML would read them."""
 
 from __future__ import annotations
 
@@ -39,8 +39,32 @@ def parsed_algorithm(text: str) -> tuple[str, dict[str, Any]]:
     return name, found
 
 
-def pieces(text: str) -> list[str]:
-    """The text between commas; those inside brackets do not part.
+def parsed_method(text: str) -> dict[str, Any]:
+    """`algorithm; key=value; ...`: the algorithm as above, and dotted keys; the algorithm may be left out.
+
+    >>> parsed_method("fedrep,head_epochs=5; problem.split=output; name=FedRep")
+    {'algorithm': {'name': 'fedrep', 'head_epochs': 5}, 'problem.split': 'output', 'name': 'FedRep'}
+    """
+    first, *changes = (piece.strip() for piece in pieces(text, ";"))
+    found: dict[str, Any] = {}
+    if "=" in pieces(first)[0]:
+        changes.insert(0, first)
+    else:
+        name, options = parsed_algorithm(first)
+        found["algorithm"] = {"name": name, **options}
+    for change in changes:
+        key, equals, value = change.partition("=")
+        if not equals or not key.strip():
+            raise InputError(f"method got {shown(text)}; write an algorithm and what else is its own, as in \"fedrep; "
+                             "problem.split=output; algorithm.head_epochs=5\".")
+        if key.strip() in found:
+            raise InputError(f"method got {key.strip()} twice in {shown(text)}; give it once.")
+        found[key.strip()] = parsed_value(value.strip())
+    return found
+
+
+def pieces(text: str, separator: str = ",") -> list[str]:
+    """The text between commas, or other signs; those inside brackets do not part.
 
     >>> pieces("[8,8],[16],{a=1,b=[2,3]}")
     ['[8,8]', '[16]', '{a=1,b=[2,3]}']
@@ -48,7 +72,7 @@ def pieces(text: str) -> list[str]:
     found, depth = [""], 0
     for letter in text:
         depth += (letter in "[{") - (letter in "]}")
-        if letter == "," and depth == 0:
+        if letter == separator and depth == 0:
             found.append("")
         else:
             found[-1] += letter

@@ -142,7 +142,7 @@ RATINGS = {"user": Y, "movie": Y, "rating": Y, "timestamp": Y}
     ("leaf", text_with(LEAF.replace("[1]", "[1e300]"), "a.json"), {}, r"x of user 'ann' in .*a.json hold 1e\+300 in"),
     ("leaf", text_with(LEAF.replace("ann", r"\ud800"), "a.json"), {}, r"a.json: .*client .*no Unicode text"),
     ("leaf", text_with("null", "a.json"), {}, "a.json has no list 'users'"),
-    ("csv", text_with("x,y\n1,1\n1e300,2\n", "a.csv"), {"targets": "y"} | IID, r"a.csv: inputs hold 1e\+300 in row"),
+    ("csv", text_with("x,y\n1,1\n1e300,2\n", "a.csv"), {"targets": "y"} | IID, r"a.csv: inputs hold 1e\+300 in line 3"),
 ])
 def test_what_a_file_holds_is_refused_with_its_name(reader, write, options, sentence, tmp_path):
     with pytest.raises(InputError, match=sentence):

@@ -69,10 +69,10 @@ def test_ratings_are_a_stream(file):
 
 @pytest.mark.parametrize("content, name, sentence", [
     (DAT + "1::2::3\n", "ratings.dat", r"line 7 of .*ratings.dat has 3 values for 4 columns \(userId, movieId"),
-    (DAT + "1::2::good::4\n", "ratings.dat", r"column 'rating' in .*ratings.dat holds 'good' in row 6 \(from 0\)"),
+    (DAT + "1::2::good::4\n", "ratings.dat", r"column 'rating' in .*ratings.dat holds 'good' in line 7"),
     (CSV.replace("movieId", "movie"), "ratings.csv", "unknown column in .*: 'movieId'. Did you mean 'movie'"),
     ("", "ratings.dat", "ratings.dat holds no rows"),
-    (DAT.replace("3.5", "nan"), "ratings.dat", r"ratings.dat: ratings hold nan in row 1 \(from 0\)"),
+    (DAT.replace("3.5", "nan"), "ratings.dat", r"column 'rating' in .*ratings.dat has no value in line 2"),
     (DAT, "ratings.npz", "ratings.npz: it is not an npz file"),
 ])
 def test_bad_files_are_refused_by_name(file, content, name, sentence):

@@ -73,7 +73,9 @@ def test_clients_are_named_by_their_task_and_the_labels_are_binary():
     tasks = draw(seed=3)
     assert data.classes == 2 and set(data.train.targets) == {0, 1} and data.train.targets.dtype == np.int32
     assert data.clients.names[4] == f"4 (A vs {names[tasks.opposed[4]]})"
-    assert data.notes[0].startswith(f"A, the common class, merges {', '.join(names[tasks.merged])} (draw")
+    other = names[tasks.opposed[0]]
+    assert f"“0 (A vs {other})” is client 0, who tells A from {other}" in data.notes[0]
+    assert data.notes[1].startswith(f"A, the common class, merges {', '.join(names[tasks.merged])} (draw")
     rows = data.train.inputs[:, 0].astype(int)
     np.testing.assert_array_equal(rows, tasks.train.ravel())
     np.testing.assert_array_equal(data.train.targets, tasks.merged[LABELS[rows]])

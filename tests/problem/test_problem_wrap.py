@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cantons.errors import InputError
-from cantons.problem import from_equinox, from_flax, from_functions, paths
+from cantons.problem import from_equinox, from_flax, from_functions, from_torch, paths, to_torch
 from cantons.protocol import Batch
 
 KEY = jax.random.key(0)
@@ -157,3 +157,10 @@ def test_without_flax_the_error_gives_the_pip_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "flax.linen", None)
     with pytest.raises(InputError, match=r"pip install 'cantons\[flax\]'"):
         from_flax(Net(), np.zeros((1, 4)))
+
+
+@pytest.mark.parametrize("use", [lambda: from_torch(None, INPUTS), lambda: to_torch(None, None)])
+def test_without_pytorch_the_error_gives_the_pip_command(monkeypatch, use):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(InputError, match=r"pip install 'cantons\[torch\]'"):
+        use()

@@ -9,7 +9,7 @@ from PIL import Image
 
 import cantons as ct
 from cantons.reporting import write_report
-from cantons.reporting.style import COLOURS
+from cantons.reporting.style import PALETTE
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ("--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking --hide-scrollbars "
@@ -30,15 +30,16 @@ def report(tmp_path_factory):
 
 @pytest.fixture
 def opened(tmp_path):
-    """`opened(page, width)`: what the browser shows, as pixels, and what it says on its console."""
+    """`opened(page, width)`: what the browser shows, as pixels, and what it says on its console; maybe in dark mode."""
     if BROWSER is None:
         pytest.skip("no browser to open the report with: apt-get install chromium")
 
-    def open_(page, width):
+    def open_(page, width, dark=False):
         shot = tmp_path / "shot.png"
-        done = subprocess.run([BROWSER, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", f"--screenshot={shot}",
-                               f"--window-size={width},4000", page.as_uri()], capture_output=True, text=True,
-                              timeout=60, check=True)
+        scheme = ["--blink-settings=preferredColorScheme=0"] if dark else []
+        done = subprocess.run([BROWSER, *FLAGS, *scheme, f"--user-data-dir={tmp_path / 'profile'}",
+                               f"--screenshot={shot}", f"--window-size={width},4000", page.as_uri()],
+                              capture_output=True, text=True, timeout=60, check=True)
         with Image.open(shot) as image:
             pixels = np.array(image.convert("RGB"))
         return pixels, [line for line in done.stderr.splitlines() if "CONSOLE" in line]
@@ -52,16 +53,25 @@ def test_runs_of_two_methods_and_two_seeds_make_one_report(report):
     assert "new clients" in page
 
 
-@pytest.mark.parametrize("width", [1200, 700])
-def test_the_plots_are_there_and_nothing_complains(report, opened, width):
-    pixels, complaints = opened(report, width)
+def rows_with(pixels, colour):
+    """The rows of pixels in which a colour is seen."""
+    rgb = [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
+    return np.flatnonzero((pixels == rgb).all(axis=2).any(axis=1))
+
+
+@pytest.mark.parametrize(("width", "dark"), [(1200, False), (390, False), (1200, True)])
+def test_the_plots_are_there_and_nothing_complains(report, opened, width, dark):
+    pixels, complaints = opened(report, width, dark)
     assert complaints == []
-    for colour in COLOURS[:2]:
-        rgb = [int(colour[place : place + 2], 16) for place in (1, 3, 5)]
-        rows = np.flatnonzero((pixels == rgb).all(axis=2).any(axis=1))
+    for place in range(2):
+        rows = rows_with(pixels, PALETTE[f"line-{place}"][dark])
         assert len(rows) > 300, "the line of a method is seen in one figure after another"
         assert np.ptp(rows) > 1500
-    assert (pixels[:, -16:] == 255).all(), "nothing is cut off at the right"
+        assert len(rows_with(pixels, PALETTE[f"line-{place}"][not dark])) == 0
+    paper = [int(PALETTE["paper"][dark][place : place + 2], 16) for place in (1, 3, 5)]
+    assert (pixels[:, -12:] == paper).all(), "nothing is cut off at the right"
+    hint = rows_with(pixels, PALETTE["notice"][dark])
+    assert bool(len(hint)) == (width < 500), "a table that is wider than the page says that it can be scrolled"
 
 
 def test_the_browser_refuses_what_does_not_stand_in_the_page(report, opened, tmp_path):

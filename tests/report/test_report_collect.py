@@ -34,7 +34,10 @@ def test_scores_of_clients_are_averaged_over_seeds(make_run):
     ({}, {"algorithm": {"name": "scaffold"}}, ["fedavg", "scaffold"]),
     ({"algorithm": {"step_size": 0.1}}, {"algorithm": {"step_size": 1.0}},
      ["fedavg, step_size 0.1", "fedavg, step_size 1.0"]),
-    ({"algorithm": {"weighting": "examples"}}, {}, ["fedavg, weighting examples", "fedavg, weighting –"]),
+    ({"algorithm": {"weighting": "examples"}}, {}, ["fedavg, weighting examples", "fedavg"]),
+    ({"rule": {"name": "krum", "f": 3}}, {"rule": {"name": "mean"}}, ["fedavg, krum", "fedavg, mean"]),
+    ({"rule": {"name": "krum", "f": 3}}, {"rule": {"name": "krum", "f": 4}}, ["fedavg, f 3", "fedavg, f 4"]),
+    ({"rule": {"f": 3}}, {"clock": {"f": 3}}, ["fedavg, rule.f 3", "fedavg, clock.f 3"]),
 ])
 def test_labels_tell_methods_apart(make_run, first, second, labels):
     assert [group.label for group in collect([make_run("a", **first), make_run("b", **second)])] == labels
@@ -48,13 +51,14 @@ def test_differences_leave_out_what_is_the_same_and_the_seed():
 def test_rows_hold_means_over_seeds_and_their_spread(make_run):
     runs = [make_run("a", scores=(0.6, 0.6, 0.6)), make_run("b", seed=1, scores=(0.8, 0.8, 0.8))]
     [row] = comparison_rows(collect(runs))
-    assert row == {"method": "fedavg", "seeds": 2, "metric": "accuracy", "headline": "personal",
-                   "personal": pytest.approx(0.7),
-                   "spread": pytest.approx(np.std([0.6, 0.8], ddof=1)), "error": None, "worst10": pytest.approx(0.7),
+    spread = pytest.approx(np.std([0.6, 0.8], ddof=1))
+    assert row == {"method": "fedavg", "seeds": 2, "chosen": None, "metric": "accuracy", "headline": "personal",
+                   "personal": pytest.approx(0.7), "spread": spread, "worst10_spread": spread, "shared_spread": 0.0,
+                   "new_clients_spread": None, "error": None, "worst10": pytest.approx(0.7),
                    "shared": 0.5, "new_clients": None, "online": None, "reward": None, "regret": None, "bound": None,
                    "kib_per_client": 2.0, "ms_per_round": 4.0}
     assert cells([row]) == [["method", "seeds", "personal", "worst 10%", "shared", "KiB/client", "ms/round"],
-                            ["fedavg", "2", "0.700 ± 0.141", "0.700", "0.500", "2.0", "4.00"]]
+                            ["fedavg", "2", "0.700 ± 0.141", "0.700 ± 0.141", "0.500 ± 0.000", "2.0", "4.00"]]
 
 
 def test_large_losses_have_no_more_digits_than_small_ones(make_run):

@@ -15,8 +15,8 @@ from cantons.reporting import write_report
 @pytest.fixture
 def pair(make_run):
     """Two methods; against the first, the second helps ann, hurts eve, and leaves bob alone."""
-    return [make_run("a", scores=(0.5, 0.75, 1.0)),
-            make_run("b", scores=(0.75, 0.75, 0.5), algorithm={"name": "other"})]
+    return [make_run("a", scores=(0.5, 0.75, 1.0), algorithm={"step_size": 0.5}),
+            make_run("b", scores=(0.75, 0.75, 0.5), algorithm={"name": "other", "step_size": 0.25})]
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_a_comparison_says_what_was_compared_and_who_gains(pair, tmp_path):
     assert "fedavg and other with 1 seed each: 20 rounds on toy, 3 clients with 30 training examples" in page
     assert "the accuracy on the test set “rows held out”" in page
     assert "1 better, 1 equal, 1 worse. Most gained: ann, by 0.250. Most lost: eve, by 0.500." in page
-    assert "<td>fedavg</td><td>other</td>" in page, "the differing option comes with both values"
+    assert "algorithm.step_size</th><td>0.5</td><td>0.25</td>" in page, "the differing option comes with both values"
     assert "Lost on the way" not in page
 
 

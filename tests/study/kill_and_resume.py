@@ -2,10 +2,10 @@
 
     python tests/study/kill_and_resume.py --kills 100
 
-A run, an online run, an asynchronous run, a run with a datacenter, one in stages, a sweep, a comparison and a run with
-local models are each killed at points spread over all their file operations, from the first to the last, so that every
-file is once half written. Every other one is killed a second time while it goes on. In the end states, evaluations (but
-for the clock's readings) and events must have the same bits.
+A run, an online run, an asynchronous run, a run with a datacenter, one in stages, a sweep, a comparison, a tuned
+comparison and a run with local models are each killed at points spread over all their file operations, from the first
+to the last, so that every file is once half written. Every other one is killed a second time while it goes on. In the
+end states, evaluations (but for the clock's readings) and events must have the same bits.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ rounds = 2
 problem.split = "*bias"
 algorithm = { name = "independent", parts = "private", batch_size = 8 }
 """)
-KINDS = ("run", "online", "asynchronous", "mixed", "stages", "sweep", "compare", "local models")
+KINDS = ("run", "online", "asynchronous", "mixed", "stages", "sweep", "compare", "tune", "local models")
 
 
 def command(study: Path, out: Path) -> list[str]:
@@ -147,7 +147,9 @@ def play(kind: str, folder: Path, out: Path) -> str:
              "asynchronous": ["run", "asynchronous.toml", "--resume"],
              "mixed": ["run", "mixed.toml", "--resume"], "stages": ["run", "stages.toml", "--resume"],
              "sweep": ["sweep", "run.toml", "--grid", "algorithm.step_size=0.05,0.1", "--seeds", "1"],
-             "compare": ["compare", "run.toml", "second.toml", "--seeds", "1", "--rounds", "4"]}[kind]
+             "compare": ["compare", "run.toml", "second.toml", "--seeds", "1", "--rounds", "4"],
+             "tune": ["compare", "run.toml", "second.toml", "--seeds", "1", "--rounds", "2", "--tune",
+                      "algorithm.step_size=0.05,0.1", "--tune-seeds", "1"]}[kind]
     os.chdir(folder)
     done = CliRunner().invoke(cantons, [*words, "--out", str(out)], catch_exceptions=False)
     if done.exit_code:

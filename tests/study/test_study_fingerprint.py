@@ -85,6 +85,7 @@ PLACE = {"versions": {"jax": "1", "torch": None}, "devices": ["cpu", "cpu"], "pl
     ({"algorithm": {"name": "fedavg", "epochs": 2}}, {}, ["its algorithm.epochs is null, here it is 2"]),
     ({"data": {"checksum": "b", "made_by": {"name": "csv", "path": "/there"}}}, {},
      ['its data.checksum is "a", here it is "b"']),
+    ({"data": {**STUDY["data"], "notes": ["other words"]}}, {}, []),
     ({"source": {"votes": "00"}}, {}, ["its source of votes is another text than here"]),
     ({"source": {}}, {}, ["it was made with the source of votes, which is not used here"]),
     ({}, {"versions": {"jax": "2", "torch": "1"}}, ['its jax is "1", here it is "2"']),
@@ -303,7 +304,7 @@ def test_compare_refuses_an_unknown_reference_before_anything_runs(call):
 
 
 def test_the_demo_leaves_a_run_alone_that_is_not_its_own(run, tmp_path):
-    shutil.copytree(run, tmp_path / "m" / "independent")
+    shutil.copytree(run, tmp_path / "m" / "independent-0")
     before = contents(tmp_path / "m")
     with pytest.raises(ct.InputError, match="holds another study"):
         demo.play(tmp_path / "m", 1, ct.Callback())

@@ -139,7 +139,7 @@ def written(path, save, values):
     ("a.npz", b"", "a.npz: it is not an npz file"), ("a.npy", b"", "cannot read .*a.npy"),
     ("a.npy", b"\x93NUMPY", "cannot read .*a.npy"), ("a.npz", b"PK\x03\x04", "a.npz: it is not an npz file"),
     ("a.csv", b"", "a.csv holds no rows"), ("a.csv", b"a,b,c\n", "a.csv holds no rows"),
-    ("a.csv", b"a,b,c\n1,2,x\n", "a.csv: the rows hold 'x' in row 0"), ("a.csv", b"\xff\n", "it is not UTF-8"),
+    ("a.csv", b"a,b,c\n1,2,x\n", "a.csv: .* 'x' in line 2"), ("a.csv", b"\xff\n", "it is not UTF-8"),
     ("a.csv", b'a,b\n"1\n', "cannot read line 2 of .*a.csv"), ("a.csv", b"1,2\n3,4\n", r"a.csv: the rows have shape"),
     ("a.txt", b"1,2,3\n", "give a .npy, .npz or .csv file"),
 ])

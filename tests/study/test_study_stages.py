@@ -14,7 +14,7 @@ from cantons.engine import seed_keys, starting_point
 from cantons.protocol import Start
 from cantons.reporting.collect import collect
 from cantons.reporting.figures import stages_of
-from cantons.study.compare import of_algorithms
+from cantons.study.methods import of_one_study
 from cantons.study.read import check_study, read_study
 from cantons.study.reading import read_clients, read_evaluations
 from cantons.study.resolve import resolve, sample_clients
@@ -246,7 +246,7 @@ def test_sweeps_and_other_algorithms_are_not_for_stages(staged, tmp_path):
     with pytest.raises(ct.InputError, match="a sweep runs its points as one program, and these have stages"):
         sweep(study, {"stage.training.rounds": [1, 2]}, 1, tmp_path, {}, ct.Callback())
     with pytest.raises(ct.InputError, match="has stages, each with an algorithm of its own"):
-        of_algorithms(study, ["fedavg"], 1, {}, ct.Callback())
+        of_one_study(study, ["fedavg"], [], {}, ct.Callback())
 
 
 @pytest.mark.parametrize("stage, words", [

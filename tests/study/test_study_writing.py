@@ -136,7 +136,7 @@ def test_a_folder_of_somebody_else_is_refused_and_left_alone(tmp_path, theirs):
 
 
 def test_a_demo_does_not_delete_the_run_that_stands_in_its_place(tmp_path):
-    with Folder(tmp_path / "independent").open(STUDY, resume=False) as folder:
+    with Folder(tmp_path / "independent-0").open(STUDY, resume=False) as folder:
         folder.append({"round": 0})
     before = {path: path.read_bytes() for path in folder.path.iterdir()}
     with pytest.raises(ct.InputError, match="holds another study"):

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from cantons.data.build import from_clients
+from cantons.data.clients import from_clients
 from cantons.data.federation import Federation
 from cantons.data.provenance import recorded
 from cantons.data.seeds import generator

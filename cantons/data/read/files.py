@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from glob import glob, has_magic
 from pathlib import Path
+from typing import Any
 
 from cantons.errors import InputError
 from cantons.memory import require
+
+Paths = str | Path | Sequence[str | Path]  # a file, a folder, a pattern such as "sites/*.csv", or a list of them
 
 
 @contextmanager
@@ -56,14 +60,44 @@ def read_text(path: Path) -> str:
 
 
 def list_files(folder: Path, *endings: str) -> list[Path]:
-    """The folder's files with one of these endings, sorted by name; at least one."""
-    found = sorted(file for file in folder.iterdir() if file.suffix in endings)
+    """The folder's files with one of these endings, sorted by name; at least one. Hidden ones are nobody's data."""
+    found = sorted(file for file in folder.iterdir() if file.suffix in endings and not file.name.startswith("."))
     if not found:
         raise InputError(f"{folder} holds no file that ends in {' or '.join(endings)}; point path to where they are.")
     return found
 
 
-def _as_path(path: str | Path) -> Path:
+def is_pattern(path: Paths) -> bool:
+    """Does it stand for the files that fit it? A file of that very name is meant itself."""
+    return isinstance(path, str | Path) and has_magic(str(path)) and not os.path.exists(_as_path(path))
+
+
+def find_files(path: Paths, *endings: str) -> list[Path]:
+    """The files that are meant: of a list, those that fit a pattern, those of a folder with these endings, or one."""
+    if isinstance(path, list | tuple):
+        found = [file for each in path for file in find_files(each, *endings)]
+        if not found:
+            raise InputError("path is an empty list; give at least one file.")
+        twice = sorted({str(file) for file in found if found.count(file) > 1}) if len(set(found)) < len(found) else []
+        if twice:
+            raise InputError(f"path names {twice[0]} twice; give every file once.")
+        return found
+    place = _as_path(path)
+    if is_pattern(place):
+        found = sorted(Path(file) for file in glob(str(path), recursive=True) if os.path.isfile(file))
+        if not found:
+            raise InputError(f"no file fits the pattern {path}; point path to where they are.")
+        return found
+    with reading(place):
+        return list_files(place, *endings) if place.is_dir() else [place]
+
+
+def map_paths(change: Callable[[str | Path], str], path: Paths) -> Any:
+    """The same, with every path changed."""
+    return change(path) if isinstance(path, str | Path) else [change(each) for each in path]
+
+
+def _as_path(path: Any) -> Path:
     """A name that the system can look for."""
     try:
         os.fsencode(found := Path(path))

@@ -7,11 +7,12 @@ from typing import Literal, NamedTuple, get_args
 
 from cantons.data.build import federation
 from cantons.data.federation import Federation
-from cantons.data.prepare.scaling import Scale, scale_inputs
+from cantons.data.prepare.columns import encode_columns
+from cantons.data.prepare.scaling import Scale, ScaleOver, scale_inputs
 from cantons.data.split.holdout import hold_out_clients
 from cantons.data.split.partition import dirichlet, iid, shards
 from cantons.data.split.tasks import task_protocol
-from cantons.data.table import Table
+from cantons.data.table import Missing, Table
 from cantons.errors import InputError, one_of
 from cantons.ranges import Count, DataSeed, Held, New, Positive
 
@@ -30,6 +31,7 @@ class Division(NamedTuple):
         and, where it marks none or clients are made up, 0.2.
     new: whole clients to hold out of training, a fraction of them or, from 1 on, a number.
     scale: "unit" divides each feature by its largest absolute value, "standard" gives it mean 0 and variance 1.
+    scale_over: the training rows that scales are fitted to, those of "all" clients together or of each "client" itself.
     seed: of everything that is drawn at random here.
     """
 
@@ -40,6 +42,7 @@ class Division(NamedTuple):
     test: Held | None = None
     new: New = 0
     scale: Scale = "none"
+    scale_over: ScaleOver = "all"
     seed: DataSeed = 0
 
 
@@ -84,8 +87,9 @@ class NaturalDivision(NamedTuple):
         return Division(**self._asdict(), scale=scale)
 
 
-def from_table(table: Table, division: Division | NaturalDivision = Division(), *, name: str = "data") -> Federation:
-    """Divide a table by its own clients, or into clients that a partition makes up.
+def from_table(table: Table, division: Division | NaturalDivision = Division(), *, name: str = "data",
+               missing: Missing = "refuse") -> Federation:
+    """Divide a table by its own clients, or into clients that a partition makes up; `missing` is of its raw columns.
 
     >>> import numpy as np
     >>> table = Table(np.zeros((10, 2)), np.arange(10.0), None, clients=np.repeat(["ann", "bob"], 5))
@@ -101,16 +105,18 @@ def from_table(table: Table, division: Division | NaturalDivision = Division(), 
         whole = _make_clients(table, division.clients, division, name)
     elif table.clients is None or division.clients is not None:
         raise InputError("partition 'natural' finds its clients in the file: give client, the name of their "
-                         "ids, and not clients; or choose another partition.")
+                         "ids, and not clients; or choose another partition. (A CSV file for each client is a list, a "
+                         "folder or a pattern in path.)")
     else:
         marked = table.test if division.test is None else None
         whole = federation(table.inputs, table.targets, table.clients, classes=_classes(table), new=division.new,
                            test=fraction_held(division.test) if marked is None else marked, name=name,
-                           min_examples=division.min_examples, seed=division.seed)
-    encoding = table.encoding
-    if division.partition == "tasks":  # each client's labels are 0 and 1 of its own task
-        encoding = replace(encoding, classes=None)
-    return scale_inputs(replace(whole, vocabulary=table.vocabulary, encoding=encoding), division.scale)
+                           min_examples=division.min_examples, seed=division.seed, where=table.where)
+    whole = replace(whole, vocabulary=table.vocabulary, encoding=table.encoding) if table.raw is None else (
+        encode_columns(whole, table, table.raw, missing))
+    if division.partition == "tasks" and whole.encoding is not None:  # labels are 0 and 1 of each client's own task
+        whole = replace(whole, encoding=replace(whole.encoding, classes=None))
+    return scale_inputs(whole, division.scale, division.scale_over)
 
 
 def fraction_held(test: float | None) -> float:
@@ -133,7 +139,7 @@ def _make_clients(table: Table, clients: int, division: Division, name: str) -> 
     else:
         numbers = shards(table.targets, clients, seed=seed)
     return federation(table.inputs, table.targets, numbers, classes=_classes(table), test=test, new=division.new,
-                      name=name, seed=seed)
+                      name=name, seed=seed, where=table.where)
 
 
 def _classes(table: Table) -> int | None:

@@ -72,13 +72,14 @@ def task_protocol(
 
     names = tuple(f"{number} (A vs {classes[other]})" for number, other in enumerate(tasks.opposed))
     merged = ", ".join(map(str, classes[tasks.merged]))
-    note = f"A, the common class, merges {merged} (draw {tasks.draws})"
+    notes = (f"each client tells one class from a common one, A: “{names[0]}” is client 0, who tells A from "
+             f"{classes[tasks.opposed[0]]}", f"A, the common class, merges {merged} (draw {tasks.draws})")
     return Federation(
         Population(pack(list(tasks.train)), pack(tasks.test), names),
         classes=2 if labels_as == "class" else None,
         name=name,
         test_set="held-out rows of each client's two classes",
-        notes=(note,),
+        notes=notes,
     )
 
 

@@ -1,52 +1,34 @@
-"""What MkDocs adds to the pages while it builds them: read from the code, so that it cannot grow stale.
-
-- a page for every algorithm, from its docstring, its signature and a traced round;
-- the notebook of examples/, with what its cells showed when it was stored;
-- in a page, `<!-- algorithms -->` becomes a table of them, `<!-- options: csv -->` a table of a part's options,
-  `<!-- help: run -->` the help of a command;
-- links out of docs/, which serve those who read the files themselves, become plain text: the site does not hold what
-  they lead to.
-"""
+"""Pages, and parts of pages, that are read from the code, so that they cannot grow stale."""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import os
 import re
-from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import click
 import jax
-import notebook
-from mkdocs.structure.files import File
 
 from cantons.algorithm import ALGORITHMS
 from cantons.cli.main import cantons
-from cantons.study.describe import Description, describe_part
-
-NOTEBOOK = Path(__file__).parents[1] / "examples" / "first_steps.ipynb"
+from cantons.study.describe import Description, Option, describe_part
 
 
-def on_config(config: Any) -> Any:
-    """Put the algorithms into the navigation, where mkdocs.yml has their first page alone."""
-    for entry in config.nav:
-        if "Algorithms" in entry:
-            entry["Algorithms"] += [{name: f"algorithms/{name}.md"} for name in sorted(ALGORITHMS)]
-    return config
+def fill(markdown: str, page: str) -> str:
+    """In a page, `<!-- algorithms -->` becomes a table of them, `<!-- options: csv -->` a table of a part's options,
+    and `<!-- help: run -->` the help of a command.
 
+    Links out of docs/, which serve those who read the files themselves, become plain text: the site does not hold what
+    they lead to.
+    """
+    def inside(link: re.Match[str]) -> str:
+        target = os.path.normpath(os.path.join(os.path.dirname(page), link[2]))
+        return link[1] if target.startswith("..") else link[0]
 
-def on_files(files: Any, config: Any) -> Any:
-    for name in ALGORITHMS:
-        files.append(File.generated(config, f"algorithms/{name}.md", content=algorithm_page(name)))
-    files.append(File.generated(config, "notebook.md", content=notebook.page(notebook.read(NOTEBOOK))))
-    return files
-
-
-def on_page_markdown(markdown: str, **_: Any) -> str:
     filled = re.sub(r"<!-- (algorithms|options|help)(?:: (\w+))? -->", _filled, markdown)
-    return re.sub(r"\[([^\]]+)\]\(\.\./(?!\w+\.md)[^)]*\)", r"\1", filled)
+    return re.sub(r"(?<!!)\[([^\]]+)\]\((\.\./[^)]*)\)", inside, filled)
 
 
 @functools.cache
@@ -89,11 +71,14 @@ def algorithms() -> str:
 
 
 def options(name: str) -> str:
-    about = described(name)
-    rows = [(f"`{option.name}`", "required" if option.name in about.required else f"`{option.default}`",
-             prose(option.type), prose(option.meaning)) for option in about.options]
+    return option_table(described(name).options)
+
+
+def option_table(found: Sequence[Option]) -> str:
+    rows = [(f"`{option.name}`", "required" if option.default == "required" else f"`{option.default}`",
+             prose(option.type), prose(option.meaning)) for option in found]
     head = "option", "default", "type", "meaning"
-    shown = len(head) if any(option.meaning for option in about.options) else len(head) - 1
+    shown = len(head) if any(option.meaning for option in found) else len(head) - 1
     return table(row[:shown] for row in (head, *rows))
 
 

@@ -1,0 +1,86 @@
+"""What a comparison has found: a table, differences to a reference, what was tuned, and sentences about all this."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from cantons.errors import unknown
+from cantons.reporting.collect import Group
+from cantons.reporting.paired import Difference, conclude, difference_rows, find_differences
+from cantons.reporting.table import comparison_rows
+from cantons.reporting.unasked import unasked_options
+from cantons.study.tune import Tuned
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """Methods side by side, each with its seeds."""
+
+    groups: Sequence[Group]  # one for each method, with its runs
+    reference: str | None = None  # the method that the others are held against, by its label; None: the first
+    tuned: Mapping[str, Tuned] = field(default_factory=dict)  # what was chosen for each method, by its study's name
+
+    def __post_init__(self) -> None:
+        labels = [group.label for group in self.groups]
+        if self.reference is not None and self.reference not in labels:
+            raise unknown("reference", self.reference, labels)
+
+    @property
+    def against(self) -> Group:
+        """The method that the others are held against."""
+        return next(group for group in self.groups if self.reference in (None, group.label))
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per method: its name, how many seeds it has, its scores and what it cost; None: it has no such."""
+        return comparison_rows(self.groups, {group.label: self.tuned[group.study["name"]].chosen
+                                             for group in self.groups if group.study["name"] in self.tuned})
+
+    @cached_property
+    def paired(self) -> list[Difference]:
+        """Every other method minus the reference, pair by pair."""
+        return find_differences(self.groups, self.against)
+
+    @cached_property
+    def differences(self) -> list[dict[str, Any]]:
+        """The same as rows of numbers: of means, of 95% intervals, and of p-values."""
+        return difference_rows(self.paired)
+
+    @cached_property
+    def conclusion(self) -> str:
+        """What the differences allow to say, in one sentence; empty for a method that stands alone."""
+        return conclude(self.groups, self.paired) if self.paired else ""
+
+    @cached_property
+    def unasked(self) -> list[str]:
+        """Options that differ between methods because of their defaults, one line for each."""
+        return unasked_options(self.groups, {key for tuned in self.tuned.values() for key in tuned.chosen})
+
+    @cached_property
+    def tuning(self) -> list[str]:
+        """How methods were tuned, in sentences; none if they were not."""
+        swept = {name: tuned for name, tuned in self.tuned.items() if tuned.seeds}
+        if not swept:
+            return []
+        seeds = next(iter(swept.values())).seeds
+        budgets = sorted({tuned.points for tuned in self.tuned.values()})
+        most = f"{budgets[-1]} point{'' if budgets[-1] == 1 else 's'}"
+        who = f"Every method was tuned over the same {most}" if len(budgets) == 1 else (
+            f"Methods were tuned over {budgets[0]} to {most}, as far as they have the options")
+        rows = {tuned.by for tuned in swept.values()}
+        by = ("validation rows, held back from training" if rows == {"validation"} else
+              "what the stream cost, which is not apart from what is compared here")
+        found = [f"{who}, with {seeds} seed{'' if seeds == 1 else 's'} each, by {by}; the seeds shown here are fresh."]
+        for name, tuned in swept.items():
+            found += [f"The best {key} of {name}, {tuned.chosen[key]}, is at the edge of what was tried: values beyond "
+                      "might be better." for key in tuned.at_edge]
+        return found
+
+    @property
+    def sentences(self) -> list[str]:
+        """All that is said below the table: how it was tuned, what differs unasked, what follows."""
+        listed = [f"Differs unasked: {line}." for line in self.unasked] if len(self.groups) > 1 else []
+        return [*self.tuning, *listed, *([self.conclusion] if self.conclusion else [])]

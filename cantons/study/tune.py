@@ -1,0 +1,81 @@
+"""Tune every method over the same values, by rows that tests do not see, before methods are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from cantons.errors import InputError
+from cantons.study.callbacks import Callback
+from cantons.study.methods import Method
+from cantons.study.sweep import sweep
+
+FOLDER = "tuning"  # the runs of a method go to <out>/tuning/<method>/<point>-<seed>
+FEW = 3  # of so many values, the smallest and the largest are not in the middle
+
+
+class Tuned(NamedTuple):
+    """What one method got."""
+
+    chosen: Mapping[str, Any]  # dotted key -> value
+    points: int  # how many were tried, each with every seed
+    seeds: int
+    by: str = ""  # where the scores came from: "validation", or "online"
+    at_edge: tuple[str, ...] = ()  # keys of which the smallest or the largest value won: others might be better still
+
+
+def tune(methods: Sequence[Method], grid: Mapping[str, Sequence[Any]], seeds: int, out: Path, watcher: Callback,
+         accept_changes: bool = False, overwrite: bool = False) -> tuple[list[Method], dict[str, Tuned]]:
+    """The methods with the values that are best for each, and what was found, by the methods' names.
+
+    A key that a method does not have is left out for it, and said; one that nobody has is refused.
+    """
+    own = _own_keys(methods, grid, watcher)
+    tuned: dict[str, Tuned] = {}
+    for method in methods:
+        values = own[method.name]
+        if not values:
+            tuned[method.name] = Tuned({}, 1, 0)
+            continue
+        by, _, outcomes = sweep(method.study, values, seeds, out / FOLDER / method.folder, {}, watcher,
+                                accept_changes, overwrite=overwrite)
+        best = outcomes[0]
+        if best.failure:
+            raise InputError(f"{method.name}: no value that was tried gives a number: {best.failure}")
+        edges = tuple(key for key, each in values.items() if _is_edge(best.point[key], each))
+        tuned[method.name] = Tuned(best.point, len(outcomes), seeds, by, edges)
+    return [method._replace(study=method.study.changed(tuned[method.name].chosen)) for method in methods], tuned
+
+
+def _own_keys(methods: Sequence[Method], grid: Mapping[str, Sequence[Any]],
+              watcher: Callback) -> dict[str, dict[str, Sequence[Any]]]:
+    """What can be tuned in each method; a key of which every value is refused is not its own."""
+    found: dict[str, dict[str, Sequence[Any]]] = {method.name: {} for method in methods}
+    for key, values in grid.items():
+        refusals = {method.name: _refusal(method, key, values) for method in methods}
+        if all(refusals.values()):
+            raise InputError(next(iter(refusals.values())))
+        for name, refusal in refusals.items():
+            if refusal:
+                watcher.noticed(f"{name} is not tuned over {key}: {refusal}")
+            else:
+                found[name][key] = values
+    return found
+
+
+def _refusal(method: Method, key: str, values: Sequence[Any]) -> str:
+    """Why none of the values will do; empty if one will."""
+    refusal = ""
+    for value in values:
+        try:
+            method.study.changed({key: value})
+            return ""
+        except InputError as error:
+            refusal = refusal or str(error)
+    return refusal
+
+
+def _is_edge(chosen: Any, values: Sequence[Any]) -> bool:
+    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    return len(numbers) == len(values) >= FEW and chosen in (min(numbers), max(numbers))
