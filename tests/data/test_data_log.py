@@ -113,10 +113,16 @@ def test_a_simulated_log_has_the_rewards_and_the_propensities_of_its_policy(simu
         np.testing.assert_allclose(log.propensities, np.where(log.actions == favourite, 0.46, 0.06), rtol=1e-5)
         # Every action, drawn as often as its propensity says, weighs as much as there are rows.
         weights = np.bincount(log.actions, 1 / log.propensities, minlength=10) / len(log.actions)
-        assert np.abs(weights - 1).max() < 5 / np.sqrt(0.06 * len(log.actions))
+        chances = np.where(np.arange(10) == favourite, 0.46, 0.06)
+        assert (np.abs(weights - 1) < 4 * np.sqrt((1 / chances - 1) / len(log.actions))).all()
 
 
 def test_a_client_s_log_depends_on_the_seed_and_on_itself_alone(simulated):
+    whole, part = (logs_of(ct.classification_log(ct.federation(
+        np.zeros((len(who), 1)), np.arange(len(who)) % 3, who, classes=3, test=0))) for who in (
+            list("abcd" * 30), list("cda" * 30)))
+    for name in part:
+        np.testing.assert_array_equal(part[name].actions, whole[name].actions)
     again = make_data({"name": "digits", "clients": 4, "partition": "iid"})
     for seed, same in ((1, True), (2, False)):
         targets = ct.classification_log(again, epsilon=0.6, seed=seed).train.targets

@@ -88,7 +88,7 @@ def test_outputs_and_gradients_are_those_of_pytorch(name):
 def test_a_trained_module_computes_what_its_client_predicts(split, recipe, tmp_path):
     module = Net(dropout=0.2)
     before = by_torch(module.eval(), DATA.train.inputs)
-    problem = ct.from_torch(module, DATA.train.inputs[:2], split=split)
+    problem = ct.from_torch(module.train(), DATA.train.inputs[:2], split=split)
     result = ct.run(problem, DATA, recipe, rounds=3, progress=False, out=tmp_path / "run")
     loaded = ct.load(tmp_path / "run", problem=problem, algorithm=recipe, data=DATA)
     answers = {}
@@ -99,7 +99,8 @@ def test_a_trained_module_computes_what_its_client_predicts(split, recipe, tmp_p
         np.testing.assert_allclose(answers[client], result.predict(DATA.test.inputs, client), atol=1e-5)
         np.testing.assert_array_equal(by_torch(ct.to_torch(module, loaded, client), DATA.test.inputs), answers[client])
     assert np.allclose(answers[NAMES[0]], answers[NAMES[1]]) == (split == "none")
-    np.testing.assert_array_equal(by_torch(module, DATA.train.inputs), before)  # the user's own has not moved
+    assert module.training
+    np.testing.assert_array_equal(by_torch(module.eval(), DATA.train.inputs), before)  # the user's own has not moved
 
 
 def test_a_run_of_a_torch_mlp_is_the_run_of_our_mlp():
