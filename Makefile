@@ -3,7 +3,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v p
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-all test-engines test-torch slow-tests lint types fuzz check-resume soak check-studies bench docs clean
+.PHONY: demo test test-all test-engines test-extras slow-tests lint types fuzz check-resume soak check-studies bench docs clean
 
 demo: $(VENV)/.core
 	$(BIN)/cantons demo
@@ -32,9 +32,10 @@ types: $(VENV)/.test
 test-engines: $(VENV)/.engines
 	$(BIN)/python -m pytest -n 0 tests/engines
 
-# PyTorch modules as problems and as local models. PyTorch and torchax are installed for it.
-test-torch: $(VENV)/.torch
-	$(BIN)/python -m pytest -n 0 tests/pytorch tests/local_models -k torch
+# What needs PyTorch, with torchax, or Vowpal Wabbit, which are installed for it.
+test-extras: $(VENV)/.extras
+	$(BIN)/python -m pytest -n 0 tests/pytorch tests/local_models tests/algorithm/test_algorithm_vowpal.py \
+		tests/problem/test_problem_logged_vowpal.py -k "torch or vowpal"
 
 # Mutated studies, files, run folders and command lines: each works or is refused in a sentence. ONLY=study: one kind.
 CASES ?= 10000
@@ -81,8 +82,8 @@ $(VENV)/.engines: $(VENV)/.test
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,ray]'
 	touch $@
 
-$(VENV)/.torch: $(VENV)/.test
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,torch]'
+$(VENV)/.extras: $(VENV)/.test
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,torch,vw]'
 	touch $@
 
 clean:

@@ -61,16 +61,19 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.clock import rounds as rounds
     from cantons.data import Federation as Federation
     from cantons.data import at_random as at_random
+    from cantons.data import bandit_log as bandit_log
     from cantons.data import by_label as by_label
     from cantons.data import by_name as by_name
     from cantons.data import by_size as by_size
     from cantons.data import classification_bandit as classification_bandit
+    from cantons.data import classification_log as classification_log
     from cantons.data import csv as csv
     from cantons.data import digits as digits
     from cantons.data import drifting_targets as drifting_targets
     from cantons.data import federation as federation
     from cantons.data import from_clients as from_clients
     from cantons.data import from_iterable as from_iterable
+    from cantons.data import from_log as from_log
     from cantons.data import from_stream as from_stream
     from cantons.data import hdf5 as hdf5
     from cantons.data import huggingface as huggingface
@@ -109,6 +112,7 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.problem import from_flax as from_flax
     from cantons.problem import from_functions as from_functions
     from cantons.problem import from_torch as from_torch
+    from cantons.problem import logged_bandit as logged_bandit
     from cantons.problem import logistic as logistic
     from cantons.problem import regression as regression
     from cantons.problem import residual as residual
@@ -132,6 +136,8 @@ if TYPE_CHECKING:  # each `as` itself: so type checkers know that it is meant fo
     from cantons.reporting import report as report
     from cantons.reporting import sweep as sweep
     from cantons.study.callbacks import Callback as Callback
+    from cantons.study.client_model import ClientModel as ClientModel
+    from cantons.study.export import export as export
     from cantons.study.given import Study as Study
     from cantons.study.load import load as load
     from cantons.study.read import read_study as read_study
@@ -157,19 +163,21 @@ _HOMES = {
     "cantons.checks": "check",
     "cantons.clock": "asynchronous online replay rounds",
     "cantons.data":
-        "Federation at_random by_label by_name by_size classification_bandit csv digits drifting_targets federation "
-        "from_clients from_iterable from_stream hdf5 huggingface leaf libsvm movie_sequences movielens npz parquet "
-        "restaurants stream synthetic synthetic_bandit synthetic_least_squares synthetic_mixture task_protocol text "
-        "with_central with_validation",
+        "Federation at_random bandit_log by_label by_name by_size classification_bandit classification_log csv digits "
+        "drifting_targets federation from_clients from_iterable from_log from_stream hdf5 huggingface leaf libsvm "
+        "movie_sequences movielens npz parquet restaurants stream synthetic synthetic_bandit synthetic_least_squares "
+        "synthetic_mixture task_protocol text with_central with_validation",
     "cantons.engine": "Local Plain Ray",
     "cantons.errors": "InputError",
     "cantons.models": "cnn embedding gru linear mlp resnet18 transformer",
     "cantons.problem":
-        "bandit classification dual_encoder from_equinox from_flax from_functions from_torch logistic regression "
-        "residual target to_torch with_central_loss with_group_losses",
+        "bandit classification dual_encoder from_equinox from_flax from_functions from_torch logged_bandit logistic "
+        "regression residual target to_torch with_central_loss with_group_losses",
     "cantons.protocol": "Algorithm Averages Batch CentralLoss Clock Problem Stack StackRule Sum SumRule",
     "cantons.reporting": "Comparison Sweep compare report sweep",
     "cantons.study.callbacks": "Callback",
+    "cantons.study.client_model": "ClientModel",
+    "cantons.study.export": "export",
     "cantons.study.given": "Study",
     "cantons.study.load": "load",
     "cantons.study.read": "read_study",

@@ -262,6 +262,13 @@ class Tables(NamedTuple):
     renumber: Callable[[Batch, Callable[[Array], Array]], Batch]  # (batch, old numbers -> new) -> the batch in new ones
 
 
+class Dense(NamedTuple):
+    """A network inside a model: layers "layer0", ... of weights, perhaps with biases, and relu between them."""
+
+    params: Mapping[str, Mapping[str, Array]]
+    columns: Array | None = None  # the inputs that it looks at; None: all
+
+
 class Problem(NamedTuple):
     """What is minimised: sum_i weight_i * loss_i(shared, private_i) + central.loss(shared)."""
 
@@ -283,6 +290,11 @@ class Problem(NamedTuple):
     groups: tuple[GroupLoss, ...] = ()  # in the order of the data's, where `loss` asks a batch for its group
     # (shared, private) -> the parameters of the whole model, where the two are parts of one
     join: Callable[[PyTree, PyTree], PyTree] | None = None
+    # What `predict` gives: "numbers"; for every class "logits", or "scores" that are no logits; or for two classes one
+    # number, the "log_odds" of the second or its "sign" alone.
+    outputs: str = "numbers"
+    # (shared, private) -> networks whose outputs are summed; None: it is not made of such
+    dense: Callable[[PyTree, PyTree], list[Dense]] | None = None
 
 
 class Receipt(NamedTuple):

@@ -7,14 +7,14 @@ import types
 import cantons
 
 FACE = """
-    Comparison Study Sweep asynchronous compare read_study replay report sweep
+    ClientModel Comparison Study Sweep asynchronous compare export read_study replay report sweep
     Algorithm Averages Batch Callback CentralLoss Clock Federation InputError Local LocalModel Plain Problem Ray Result
     Stack StackRule Sum SumRule Trained at_random bandit by_label by_name by_size byzantine central centred_clipping
     check classification classification_bandit cnn csv digits ditto drifting_targets dual_encoder embedding
     example_transfer fedadam fedalt fedavg fedavg_finetune fedavgm federation fedomd fedopt fedper fedprox fedrep
     fedres_avg fedres_bandit fedres_erm fedres_naive fedres_online_sgd fedres_sgd fedsgd fedsim fedyogi ffgg
     ffgg_step_sizes fictitious_play from_clients from_equinox from_flax from_functions from_iterable from_stream
-    from_torch to_torch
+    bandit_log classification_log from_log from_torch logged_bandit to_torch
     geometric_median gru hdf5 huggingface independent krum l2gd leaf libsvm linear load local_ffgg logistic mean median
     mlp movie_sequences movielens multi_krum norm_bound npz one_way_transfer online online_central online_independent
     only_central parallel_centre parallel_training parquet pfedme regression residual resnet18 restaurants rollouts

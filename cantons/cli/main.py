@@ -283,51 +283,59 @@ def check(name: str, changes: tuple[str, ...]) -> None:
 
 
 @cantons.command()
-@click.argument("inputs", type=click.Path(path_type=Path))
+@click.argument("rows", type=click.Path(path_type=Path))
 @click.option("--run", "folder", type=click.Path(path_type=Path), required=True, help="The run folder.")
 @click.option("--client", help="Predict as this client, by name or number; else as a stranger.")
-@click.option("--array", default="x", show_default=True, help="Which array of an .npz file holds the inputs.")
-@click.option("--out", type=click.Path(path_type=Path), help="Write a .npy file instead of printing CSV.")
+@click.option("--raw", is_flag=True, help="Print the model's outputs, such as logits, without a header.")
+@click.option("--array", default="x", show_default=True, help="Which array of an .npz file holds the rows.")
+@click.option("--out", type=click.Path(path_type=Path),
+              help="Write to this file: what is printed if it ends in .csv, else the outputs as .npy.")
 @click.option("--overwrite", is_flag=True, help="Replace a file in that place that this command did not write.")
 @TRUST
-def predict(inputs: Path, folder: Path, client: str | None, array: str, out: Path | None, overwrite: bool,
+def predict(rows: Path, folder: Path, client: str | None, raw: bool, array: str, out: Path | None, overwrite: bool,
             trust: bool) -> None:
-    """Predict with a trained model for the rows of INPUTS (.npy, .npz or .csv).
+    """Predict with a trained model for the raw rows of ROWS (.npy, .npz or .csv).
 
-    Give them as the data of the run are: a CSV file may have the same columns, and what the run scaled is scaled.
+    Prints the label of each row and its probability, or a number. The columns of a CSV file with a header are found by
+    their names; without one, they are those of the training data in their order. What the run scaled is scaled.
     """
-    import numpy as np
-
-    from cantons.cli.predict import rows_for
-    from cantons.files import check_replaceable, writing
+    from cantons.cli.predict import as_text, outputs_for, save, separator_of
+    from cantons.files import check_replaceable
     from cantons.study.load import load
 
     if out is not None:
         check_replaceable(out, overwrite)
-    trained = load(folder, trust=trust)
-    outputs = trained.predict(rows_for(trained, folder, inputs, array), client)
-    if out is not None:
-        with writing(out) as file:
-            np.save(file, outputs)
-        click.echo(out)
+    model = load(folder, trust=trust).client(client)
+    outputs = outputs_for(model, rows, array, separator_of(folder))
+    if out is None:
+        click.echo(as_text(model, outputs, raw), nl=False)
     else:
-        np.savetxt(sys.stdout, outputs.reshape(len(outputs), -1), delimiter=",", fmt="%.6g")
+        save(out, model, outputs, raw)
+        click.echo(out)
 
 
 @cantons.command()
 @click.option("--run", "folder", type=click.Path(path_type=Path), required=True, help="The run folder.")
-@click.option("--out", type=click.Path(path_type=Path), help="Where to write.  [default: RUN/export]")
+@click.option("--client", help="Write this client's model, by name or number, as one that runs without cantons.")
+@click.option("--common", is_flag=True, help="Write the model that a stranger gets, as one that runs without cantons.")
+@click.option("--onnx", is_flag=True, help="With --client or --common: write an ONNX file too.")
+@click.option("--out", type=click.Path(path_type=Path),
+              help="Where to write.  [default: RUN/export, or in it a folder with the client's name]")
 @click.option("--overwrite", is_flag=True, help="Replace a file in that place that this command did not write.")
 @TRUST
-def export(folder: Path, out: Path | None, overwrite: bool, trust: bool) -> None:
-    """Write the shared and the private parts of a trained model as safetensors, with a JSON that explains them."""
-    from cantons.study.export import check_export
+def export(folder: Path, client: str | None, common: bool, onnx: bool, out: Path | None, overwrite: bool,
+           trust: bool) -> None:
+    """Write the shared and the private parts of a trained model as safetensors, with a JSON that explains them.
+
+    With --client or --common, one model that runs without cantons: with NumPy, with jax, or in ONNX runtimes.
+    """
+    from cantons.study.export import check_place, place_of
     from cantons.study.export import export as write
     from cantons.study.load import load
 
-    place = out or folder / "export"
-    check_export(place, overwrite)
-    for path in write(load(folder, trust=trust), place, overwrite=overwrite):
+    place = out or place_of(folder, client, common)
+    check_place(place, client is not None or common, overwrite)  # before the run is loaded, which may take long
+    for path in write(load(folder, trust=trust), place, client=client, common=common, onnx=onnx, overwrite=overwrite):
         click.echo(path)
 
 

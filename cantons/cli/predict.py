@@ -1,81 +1,63 @@
-"""Rows to predict on, brought into the form that the run was trained on."""
+"""Predictions for the rows of a file, as text."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from dataclasses import replace
-from math import prod
+import csv
+import io
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from cantons.data.centres import kinds_of
-from cantons.data.checks import check_numbers
-from cantons.data.prepare.scaling import scale_inputs
-from cantons.data.ragged import from_sizes
 from cantons.data.read.files import reading
-from cantons.errors import InputError
-from cantons.study.inputs import read_columns, read_header, read_inputs
-from cantons.study.read import check_part
+from cantons.files import write_text, writing
+from cantons.study.client_model import ClientModel, encode
+from cantons.study.inputs import read_rows
 from cantons.study.reading import LOADED, read_study
-from cantons.study.registry import make
-from cantons.study.result import Trained
 
 
-def rows_for(trained: Trained, folder: Path, path: Path, array: str) -> np.ndarray:
-    """The rows of the file `path`, with the columns, the shape and the scale of the inputs in the run's data."""
-    made_by = read_study(folder, LOADED)["data"]["made_by"] or {}
-    rows = (_from_csv(path, made_by, folder) if made_by.get("name") == path.suffix[1:] == "csv"
-            else read_inputs(path, array))
-    if rows.ndim == 0 or len(rows) == 0:
-        raise InputError(f"{path} holds no rows; give at least one.")
-    if rows.dtype.kind not in "biuf":
-        raise InputError(f"{path} holds values of type {rows.dtype}; give numbers.")
-    check_numbers("inputs", rows, lambda row: f"row {row} (from 0) of {path}")
-    rows = _rescaled(_shaped(rows, trained, path), made_by, trained)
+def outputs_for(model: ClientModel, path: Path, array: str, separator: str) -> np.ndarray:
+    """What the model computes for the raw rows of a file."""
+    rows, where = read_rows(path, array, separator)
+    if isinstance(rows, dict) and model.encoding is not None and model.encoding.columns is None:
+        rows = np.stack(list(rows.values()), axis=1)  # the training rows had no names, so the order counts
     with reading(path):
-        trained.problem.check_inputs(rows)
-    return rows
+        return model.outputs(encode(model.encoding, rows, where), encoded=True)
 
 
-def _from_csv(path: Path, made_by: Mapping[str, Any], folder: Path) -> np.ndarray:
-    """The input columns of the run's data, which were a CSV file too; whole numbers become floats as they did there."""
-    made_by = check_part(str(folder / "study.json"), "data", made_by)
-    separator, wanted = made_by.get("separator", ","), made_by.get("inputs")
-    if wanted is None:
-        source = Path(made_by["path"])
-        before = read_header(source if os.path.exists(source) else path, separator)
-        wanted = [name for name in before if name not in (made_by["targets"], made_by.get("client"))]
-    rows = read_columns(path, [wanted] if isinstance(wanted, str) else wanted, separator)
-    return rows.astype(np.result_type(np.float32, rows.dtype))
+def as_text(model: ClientModel, outputs: np.ndarray, raw: bool = False) -> str:
+    """CSV with a header: label and probability, or what there is of them; of sequences, a label for each place."""
+    lines = io.StringIO()
+    if raw:
+        np.savetxt(lines, outputs.reshape(len(outputs), -1), delimiter=",", fmt="%.6g")
+        return lines.getvalue()
+    answers = model.answers(outputs)
+    if answers.ndim > 1:
+        columns = {f"{'prediction' if answers is outputs else 'label'}{place}": values
+                   for place, values in enumerate(answers.reshape(len(answers), -1).T)}
+    else:
+        columns = {"prediction" if answers is outputs else "label": answers}
+        if model.problem.outputs in ("logits", "log_odds"):
+            columns["probability"] = model.probabilities(outputs).max(axis=-1)
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*(map(_plain, values.tolist()) for values in columns.values()), strict=True))
+    return lines.getvalue()
 
 
-def _shaped(rows: np.ndarray, trained: Trained, path: Path) -> np.ndarray:
-    """As the model takes them; pictures may come as flat rows."""
-    shape = trained.input_shape
-    if shape is None:
-        return rows
-    if prod(rows.shape[1:]) != prod(shape):
-        raise InputError(f"{path} has {prod(rows.shape[1:])} numbers in a row, and the model was trained on "
-                         f"{prod(shape)}; give the same inputs.")
-    return rows.reshape(len(rows), *shape)
+def save(out: Path, model: ClientModel, outputs: np.ndarray, raw: bool) -> None:
+    """What would be printed, to a .csv file; the outputs, to any other."""
+    if out.suffix == ".csv":
+        write_text(out, as_text(model, outputs, raw))
+    else:
+        with writing(out) as file:
+            np.save(file, outputs)
 
 
-def _rescaled(rows: np.ndarray, made_by: Mapping[str, Any], trained: Trained) -> np.ndarray:
-    """As the run's data were: what was fitted to their training rows is fitted again."""
-    how = made_by.get("scale", "none")
-    if how == "none":
-        return rows
-    if trained.data is None:
-        raise InputError(f"the inputs of this run were scaled to {how!r}, and its data, which say by how much, are "
-                         "gone or have changed; bring them back.")
-    try:
-        data = make("data", {**made_by, "scale": "none"})
-    except InputError as error:
-        raise InputError(f"the inputs of this run were scaled to {how!r}, and its data, which say by how much, are not "
-                         f"there: {error}") from error
-    asked = from_sizes(rows, np.zeros(len(rows)), np.array([len(rows)]))
-    whole = scale_inputs(replace(data, central=asked), how)
-    return kinds_of(whole.central)["central"].inputs
+def separator_of(folder: Path) -> str:
+    """What stands between two columns in the data of a run, if they are a CSV file."""
+    separator = (read_study(folder, LOADED)["data"]["made_by"] or {}).get("separator", ",")
+    return separator if isinstance(separator, str) else ","
+
+
+def _plain(value: object) -> object:
+    return f"{value:.6g}" if isinstance(value, float) else value

@@ -6,8 +6,10 @@ from cantons.data.build import federation
 from cantons.data.centres import Centres, kinds_of
 from cantons.data.clients import from_clients
 from cantons.data.federation import Federation, Population, pooled, with_keys, with_liars
+from cantons.data.log import Log, from_log, logs_of
 from cantons.data.make.bandits import Contexts, contexts_of, synthetic_bandit
 from cantons.data.make.classification_bandit import classification_bandit
+from cantons.data.make.classification_log import classification_log
 from cantons.data.make.digits import digits
 from cantons.data.make.drifting import drifting_targets
 from cantons.data.make.least_squares import synthetic_least_squares
@@ -19,6 +21,7 @@ from cantons.data.prepare.pad import pad_to_same_shape
 from cantons.data.prepare.scaling import scale_inputs
 from cantons.data.provenance import recorded
 from cantons.data.ragged import Examples, Ragged, from_sizes, pack
+from cantons.data.read.bandit_log import bandit_log
 from cantons.data.read.csv import csv, read_csv
 from cantons.data.read.hdf5 import hdf5, read_hdf5
 from cantons.data.read.huggingface import huggingface, read_huggingface
@@ -43,7 +46,8 @@ from cantons.data.stream import Stream, as_stream, pack_by_client
 from cantons.data.table import Table
 
 # The data a study can name.
-DATA = dict(sorted({**SOURCES, "classification_bandit": classification_bandit}.items()))
+FROM_OTHERS = {make.__name__: make for make in (classification_bandit, classification_log)}
+DATA = dict(sorted({**SOURCES, **FROM_OTHERS}.items()))
 
 __all__ = [
     "ASCII",
@@ -55,6 +59,7 @@ __all__ = [
     "Division",
     "Examples",
     "Federation",
+    "Log",
     "NaturalDivision",
     "Population",
     "Ragged",
@@ -63,10 +68,12 @@ __all__ = [
     "Tasks",
     "as_stream",
     "at_random",
+    "bandit_log",
     "by_label",
     "by_name",
     "by_size",
     "classification_bandit",
+    "classification_log",
     "contexts_of",
     "csv",
     "digits",
@@ -79,6 +86,7 @@ __all__ = [
     "from_clients",
     "from_iterable",
     "from_labels",
+    "from_log",
     "from_sizes",
     "from_stream",
     "from_table",
@@ -91,6 +99,7 @@ __all__ = [
     "label_skew",
     "leaf",
     "libsvm",
+    "logs_of",
     "movie_sequences",
     "movielens",
     "natural",

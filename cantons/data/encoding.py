@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cantons.data.checks import as_array, check_numbers, is_real
+from cantons.data.checks import Where, as_array, check_numbers, is_real
 from cantons.data.column import Column, is_missing, read_numbers, read_words
 from cantons.errors import InputError, Notice, listed, shown
 
@@ -41,6 +41,11 @@ class Scaling(NamedTuple):
         return Scaling(self.how, shift, size)
 
 
+def count_from_0(row: int) -> str:
+    """Where a row of an array is, in words."""
+    return f"row {row} (from 0)"
+
+
 @dataclass(frozen=True, eq=False)
 class Encoding:
     """From raw rows to inputs, and from numbers of classes to labels."""
@@ -49,7 +54,7 @@ class Encoding:
     shape: tuple[int, ...] | None = None  # of one input; None: inputs are several arrays, and are taken as they come
     dtype: str | None = None  # of inputs before they are scaled
     scaling: Scaling | None = None
-    classes: tuple[Label, ...] | None = None  # the label of class 0, 1, ...; None: regression, or they have no names
+    classes: tuple[Label, ...] | None = None  # the label of class 0, 1, ...; None for regression
     target: str | None = None  # the column to predict
 
     @property
@@ -65,11 +70,11 @@ class Encoding:
         """The encoding of one client's rows, where clients have a scale of their own; of nobody's: that of all."""
         return self if self.scaling is None else replace(self, scaling=self.scaling.of(client))
 
-    def encode(self, rows: Any) -> Any:
+    def encode(self, rows: Any, where: Where = count_from_0) -> Any:
         """Raw rows as the model takes them: an array, a data frame, {column: values} or a list of {column: value}.
 
         Columns are found by their names, wherever they stand, and others are left out; rows without names have the
-        columns of the training data in their order.
+        columns of the training data in their order. `where` tells people which row a message is about.
 
         >>> encoding = Encoding((Column("age"), Column("height")), (2,), "float64",
         ...                     Scaling("unit", np.float64(0), np.array([100.0, 2.0])))
@@ -78,8 +83,8 @@ class Encoding:
         """
         if self.shape is None:
             return rows
-        inputs = self._as_inputs(self._as_array(rows))
-        check_numbers("the rows", inputs, lambda row: f"row {row} (from 0)")
+        inputs = self._as_inputs(self._as_array(rows, where))
+        check_numbers("the rows", inputs, where)
         if self.dtype is not None and np.dtype(self.dtype).kind == "f":
             inputs = inputs.astype(self.dtype)
         return inputs if self.scaling is None else self.scaling.apply(inputs)
@@ -151,29 +156,29 @@ class Encoding:
         if self.target is not None and not isinstance(self.target, str):
             raise ValueError(f"the column {shown(self.target)} is no word")
 
-    def _as_array(self, rows: Any) -> np.ndarray:
+    def _as_array(self, rows: Any, where: Where) -> np.ndarray:
         """The columns of the training data side by side, or an array as it was given."""
         if self.columns is not None:
             if isinstance(rows, Sequence) and rows and all(isinstance(row, Mapping) for row in rows):
                 rows = {name: [row[name] for row in rows] for name in rows[0] if all(name in row for row in rows)}
             names = _names_in(rows)
             if not all(column.plain for column in self.columns):
-                return self._as_features(rows, names)
+                return self._as_features(rows, names, where)
             if names is not None:
-                return np.stack([self._read(rows, names, column) for column in self.columns], axis=1)
+                return np.stack([self._read(rows, names, column, where) for column in self.columns], axis=1)
         if isinstance(rows, Mapping):
             raise InputError(f"the rows have names, and this model was trained on {self.describe()}; give an array.")
-        return _as_numbers(rows, "the rows")
+        return _as_numbers(rows, "the rows", where)
 
-    def _read(self, rows: Any, names: Sequence[str], column: Column) -> np.ndarray:
+    def _read(self, rows: Any, names: Sequence[str], column: Column, where: Where) -> np.ndarray:
         """One column by its name, as numbers."""
         _require(column, names, self)
-        values = _as_numbers(rows[column.name], f"the column {column.name!r}")
+        values = _as_numbers(rows[column.name], f"the column {column.name!r}", where)
         if values.ndim != 1:
             raise InputError(f"the column {column.name!r} has shape {values.shape}; give one number per row.")
         return values
 
-    def _as_features(self, rows: Any, names: Sequence[str] | None) -> np.ndarray:
+    def _as_features(self, rows: Any, names: Sequence[str] | None, where: Where) -> np.ndarray:
         """The features of all columns side by side; values that no training row had are counted."""
         assert self.columns is not None
         if names is None:
@@ -191,8 +196,8 @@ class Encoding:
             if values.ndim != 1:
                 raise InputError(f"{which} has shape {values.shape}; give one value per row.")
             missing = is_missing(values)
-            if missing.any() and column.fill is None and not (column.values is not None and column.indicator):
-                raise InputError(f"{which} has no value in row {int(missing.argmax())} (from 0), and the training data "
+            if missing.any() and column.fill is None:
+                raise InputError(f"{which} has no value in {where(int(missing.argmax()))}, and the training data "
                                  "had one in every row; fill one in.")
             unseen[column.name] = int(column.unseen(values).sum())
             found.append(column.encode(values))
@@ -245,14 +250,28 @@ def _names_in(rows: Any) -> list[str] | None:
     return None if names is None or not all(isinstance(name, str) for name in names) else list(names)
 
 
-def _as_numbers(values: Any, which: str) -> np.ndarray:
+def _as_numbers(values: Any, which: str, where: Where) -> np.ndarray:
     array = as_array(which, values)
-    if array.dtype == object:  # as pandas has numbers beside other things
+    if array.dtype == object or array.dtype.kind == "U":  # numbers beside other things, or in words
         try:
-            array = array.astype(np.float64)
+            return array.astype(np.float64)
         except (TypeError, ValueError) as error:
-            raise InputError(f"{which} cannot be made numbers: {error}.") from error
+            place, value = next((place, value) for place, value in enumerate(array.flat) if not _is_number(value))
+            row = place // max(1, prod(array.shape[1:]))
+            said = str(value) if isinstance(value, np.str_) else value
+            raise InputError(f"{which} {_hold(which)} {shown(said)} in {where(row)}; give numbers.") from error
     if not is_real(array.dtype):
-        raise InputError(f"{which} {'hold' if which == 'the rows' else 'holds'} values of type {array.dtype}; give "
-                         "numbers.")
+        raise InputError(f"{which} {_hold(which)} values of type {array.dtype}; give numbers.")
     return array
+
+
+def _hold(which: str) -> str:
+    return "hold" if which == "the rows" else "holds"
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        np.asarray(value).astype(np.float64)
+    except (TypeError, ValueError):
+        return False
+    return True

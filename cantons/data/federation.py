@@ -53,6 +53,7 @@ class Federation(Displayed):
     validation: Ragged | None = None  # rows of the clients to choose step sizes and the like by
     arrivals: np.ndarray | None = None  # who has an example when, [steps, clients], for the online clock
     classes: int | None = None  # how many labels there are; None for regression
+    actions: tuple[str, ...] | None = None  # where targets are the log of a bandit: what it could choose
     vocabulary: tuple[str, ...] | None = None  # where inputs are numbers of things: what 0, 1, ... stands for
     name: str = "data"
     test_set: str = "each client's own test examples"  # a phrase for reports
@@ -64,11 +65,17 @@ class Federation(Displayed):
     encoding: Encoding | None = field(default_factory=Encoding)  # from raw rows to inputs; None: it is not known
 
     def __post_init__(self) -> None:
+        if self.encoding is not None:
+            object.__setattr__(self, "encoding", self._complete(self.encoding))
+
+    def _complete(self, encoding: Encoding) -> Encoding:
+        """The encoding with what the rows say: their shape, and numbers for labels that have no names."""
         inputs = self.train.inputs
-        if self.encoding is not None and hasattr(inputs, "shape"):
-            fitted = replace(self.encoding, shape=tuple(inputs.shape[1:]),
-                             dtype=self.encoding.dtype or str(inputs.dtype))
-            object.__setattr__(self, "encoding", fitted)
+        if self.classes is not None and encoding.classes is None:
+            encoding = replace(encoding, classes=tuple(range(self.classes)))
+        if not hasattr(inputs, "shape"):
+            return encoding
+        return replace(encoding, shape=tuple(inputs.shape[1:]), dtype=encoding.dtype or str(inputs.dtype))
 
     @property
     def train(self) -> Ragged:
@@ -104,7 +111,7 @@ class Federation(Displayed):
         lines = [
             f"{self.name}: {_amounts(self.clients)}",
             f"training examples per client: {sizes.min()} to {sizes.max()}, median {np.median(sizes):g}",
-            f"targets: {'numbers' if self.classes is None else f'{self.classes} classes'}",
+            f"targets: {self._targets()}",
             f"test set: {self.test_set}",
         ]
         if self.clients.groups is not None:
@@ -117,6 +124,11 @@ class Federation(Displayed):
             lines += [f"{'datacenter' if name == 'central' else f'datacenter, {name}'}: {rows.longest} examples"
                       for name, rows in kinds_of(self.central).items()]
         return "\n".join([*lines, *self.notes])
+
+    def _targets(self) -> str:
+        if self.actions is not None:
+            return f"a log of {len(self.actions)} actions, and what they brought"
+        return "numbers" if self.classes is None else f"{self.classes} classes"
 
     def _display(self) -> tuple[str, Table]:
         title, *lines = self.describe().splitlines()

@@ -1,4 +1,4 @@
-"""The data a study can name. `classification_bandit`, which is made from other data, is added in `cantons.data`."""
+"""The data a study can name. What is made from other data, as `classification_bandit` is, `cantons.data` adds."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from cantons.data.make.least_squares import synthetic_least_squares
 from cantons.data.make.mixture import synthetic_mixture
 from cantons.data.make.restaurants import restaurants
 from cantons.data.make.synthetic import synthetic
+from cantons.data.read.bandit_log import bandit_log
 from cantons.data.read.csv import csv
 from cantons.data.read.hdf5 import hdf5
 from cantons.data.read.huggingface import huggingface
@@ -27,8 +28,8 @@ from cantons.data.read.text import text
 from cantons.errors import unknown
 
 SOURCES: dict[str, Callable[..., Federation]] = {make.__name__: make for make in (
-    csv, digits, drifting_targets, hdf5, huggingface, leaf, libsvm, movie_sequences, movielens, npz, parquet,
-    restaurants, stream, synthetic, synthetic_bandit, synthetic_least_squares, synthetic_mixture, text)}
+    bandit_log, csv, digits, drifting_targets, hdf5, huggingface, leaf, libsvm, movie_sequences, movielens, npz,
+    parquet, restaurants, stream, synthetic, synthetic_bandit, synthetic_least_squares, synthetic_mixture, text)}
 
 
 def make_data(table: Mapping[str, Any]) -> Federation:

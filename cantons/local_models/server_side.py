@@ -41,7 +41,7 @@ def server_problem(problem: Problem) -> Problem:
         return score_outputs(predict(shared, counts, batch.inputs), batch.targets)
 
     return problem._replace(
-        init=lambda key: (problem.init(key)[0], jnp.zeros(())), loss=loss, predict=predict, score=score,
+        init=lambda key: (problem.init(key)[0], jnp.zeros(())), loss=loss, predict=predict, score=score, dense=None,
         residual=joint._replace(features=features, private=private, quadratic=False, empty_batch=None,
                                 private_features=private_features))
 

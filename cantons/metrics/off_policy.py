@@ -62,7 +62,9 @@ def _log(actions: ArrayLike, rewards: ArrayLike, probabilities: ArrayLike,
     if chosen.dtype.kind not in "iu" or chosen.min() < 0 or chosen.max() >= wanted.shape[1]:
         raise InputError(f"actions are whole numbers from 0 to {wanted.shape[1] - 1}, one for each column of policy.")
     if not (likely > 0).all() or likely.max() > 1:
-        raise InputError("a logged probability is not above 0 and at most 1; what was chosen had a chance: log it.")
+        row = int(np.argmax(~((likely > 0) & (likely <= 1))))
+        raise InputError(f"the logged probability in row {row} (from 0) is {likely[row]}, which is not above 0 and at "
+                         "most 1; what was chosen had a chance: log it.")
     if wanted.min() < 0 or not np.allclose(wanted.sum(axis=1), 1, atol=1e-4):
         raise InputError("a row of policy does not sum to 1; give the probability of each action.")
     return chosen, earned, wanted, wanted[np.arange(steps), chosen] / likely

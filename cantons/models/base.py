@@ -21,6 +21,7 @@ class Model(NamedTuple):
     vocabulary: int | None = None  # inputs are tokens, whole numbers from 0 to below this; None: any numbers
     # (params, inputs, key) -> outputs while training, with the key that dropout draws from; None: as `apply`
     train: Callable[[PyTree, PyTree, Key], Array] | None = None
+    dense: bool = False  # its parameters are those of a `Dense`, and so is what it does with them
 
 
 Architecture = Callable[[tuple[int, ...], int], Model]  # (shape of one input, number of outputs) -> model

@@ -27,7 +27,7 @@ def linear(bias: bool = True) -> Named:
         def apply(params, inputs):
             return affine(params["layer0"], flat(inputs))
 
-        return Model(init, apply, input_layer="layer0/*", output_layer="layer0/*")
+        return Model(init, apply, input_layer="layer0/*", output_layer="layer0/*", dense=True)
 
     return Named("linear", {"bias": bias}, build)
 
@@ -54,6 +54,6 @@ def mlp(hidden: Sequence[Count] = (200, 200), dropout: Decay = 0.0) -> Named:
             return affine(params[f"layer{last}"], values)
 
         return Model(init, forward, input_layer="layer0/*", output_layer=f"layer{last}/*",
-                     train=forward if dropout else None)
+                     train=forward if dropout else None, dense=True)
 
     return Named("mlp", {"hidden": list(hidden), **rate_option(dropout)}, build)

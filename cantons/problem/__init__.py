@@ -4,6 +4,7 @@ from cantons.problem.bandit import bandit
 from cantons.problem.central import CENTRAL_LOSSES, EQUAL, mixed, mixed_with, with_central_loss
 from cantons.problem.dual_encoder import dual_encoder
 from cantons.problem.groups import grouped, with_group_losses
+from cantons.problem.logged_bandit import logged_bandit
 from cantons.problem.losses import masked_mean
 from cantons.problem.pytorch import from_torch, to_torch
 from cantons.problem.residual import residual
@@ -27,6 +28,7 @@ __all__ = [
     "from_torch",
     "grouped",
     "linear",
+    "logged_bandit",
     "logistic",
     "masked_mean",
     "mixed",

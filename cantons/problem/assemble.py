@@ -13,7 +13,7 @@ from cantons.models import Architecture, Model, Named
 from cantons.problem.losses import LOSSES, Loss, masked_mean
 from cantons.problem.shaped import check_tokens
 from cantons.problem.split import Split, adapter_in, division_of, paths
-from cantons.protocol import Convex, Problem, PyTree
+from cantons.protocol import Convex, Dense, Problem, PyTree
 
 
 def assemble(model: Model, loss: Loss, split: Split, l2: float = 0.0,
@@ -49,7 +49,9 @@ def assemble(model: Model, loss: Loss, split: Split, l2: float = 0.0,
             check_tokens(inputs, model.vocabulary)
 
     return Problem(init, mean_loss, predict, score, spec=spec, check_inputs=check_inputs,
-                   draws=model.train is not None, every_label=loss is LOSSES["softmax"], join=division.join)
+                   draws=model.train is not None, every_label=loss is LOSSES["softmax"], join=division.join,
+                   outputs=loss.outputs,
+                   dense=(lambda shared, private: [Dense(division.join(shared, private))]) if model.dense else None)
 
 
 def convex_if_linear(model: Architecture, l2: float = 0.0, split: Split = "none") -> Convex | None:

@@ -92,7 +92,7 @@ def dual_encoder(data: Shaped, *, vocabulary: Classes | None = None, width: Coun
 
     spec = {"name": "dual_encoder", "input_shape": list(shape), "vocabulary": size, "width": width}
     return Problem(init, loss, predict, score, maximise=(f"recall@{NEAREST}",), spec=spec,
-                   tables=Tables(("table",), size, rows, renumber))
+                   tables=Tables(("table",), size, rows, renumber), outputs="scores")
 
 
 def _whole(what: str, numbers: Array) -> Array:

@@ -19,6 +19,7 @@ class Loss(NamedTuple):
 
     per_example: PerExample
     correct: Callable[[Array, Array], Array] | None = None  # (outputs, targets) -> [B], true or a fraction
+    outputs: str = "numbers"  # what it takes outputs for, as `Problem.outputs` has it
 
 
 def softmax(outputs: Array, targets: Array) -> Array:
@@ -86,11 +87,12 @@ def same_sign(outputs: Array, targets: Array) -> Array:
 
 
 LOSSES = {
-    "softmax": Loss(softmax, likeliest),
-    "masked_softmax": Loss(masked_softmax, likeliest_of_told),
+    "softmax": Loss(softmax, likeliest, "logits"),
+    "masked_softmax": Loss(masked_softmax, likeliest_of_told, "logits"),
     "squared": Loss(squared),
-    "logistic": Loss(logistic, same_sign),
+    "logistic": Loss(logistic, same_sign, "log_odds"),
 }
+SQUARED_SIGN = Loss(squared, same_sign, "sign")  # for labels -1 and 1
 
 
 def masked_mean(values: Array, mask: Array) -> Array:

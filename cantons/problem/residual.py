@@ -19,9 +19,9 @@ from cantons.models import Architecture, Model, Named
 from cantons.models import linear as linear_model
 from cantons.problem.arguments import made_for_data
 from cantons.problem.assemble import is_linear
-from cantons.problem.losses import LOSSES, Loss, masked_mean, same_sign
+from cantons.problem.losses import LOSSES, SQUARED_SIGN, masked_mean
 from cantons.problem.shaped import Shaped, check_targets, check_tokens
-from cantons.protocol import Array, Batch, Convex, Problem, Residual
+from cantons.protocol import Array, Batch, Convex, Dense, Problem, Residual
 from cantons.ranges import Positive, Whole, checked
 
 Features = str | Sequence[Whole]
@@ -54,7 +54,7 @@ def residual(data: Shaped, *, shared_features: Features = "all", private_feature
         raise InputError(f"loss is {kind}, and this data has {data.classes} classes; use softmax, or for two classes "
                          "labels = \"sign\".")
     classes_as_signs = labels == "sign" and data.classes is not None
-    rule = Loss(LOSSES["squared"].per_example, same_sign) if (kind, labels) == ("squared", "sign") else LOSSES[kind]
+    rule = SQUARED_SIGN if (kind, labels) == ("squared", "sign") else LOSSES[kind]
     outputs = data.classes if kind == "softmax" else 1
     assert outputs is not None
     shape = tuple(data.input_shape)
@@ -114,6 +114,10 @@ def residual(data: Shaped, *, shared_features: Features = "all", private_feature
     def score(shared, private, batch):
         return score_outputs(predict(shared, private, batch.inputs), batch.targets)
 
+    def networks(shared, private):
+        sides = (Dense(shared, columns["shared"]), Dense(private, columns["private"]))
+        return [side for side in sides if side.columns is None or len(side.columns)]
+
     def empty_batch(rows):
         targets = jnp.zeros(rows, int if kind == "softmax" else float)
         return Batch(jnp.zeros((rows, *shape), int if tokens else float), targets, jnp.zeros(rows))
@@ -133,7 +137,8 @@ def residual(data: Shaped, *, shared_features: Features = "all", private_feature
     return Problem(init, mean_loss, predict, score, spec=_spec(about, shared_model, private_model),
                    residual=Residual(shared_view, by_shared, by_private, joint_loss, as_outputs,
                                      linear and kind == "squared", empty_batch, private_view, score_outputs),
-                   convex=Convex() if linear else None, check_inputs=check_inputs, every_label=kind == "softmax")
+                   convex=Convex() if linear else None, check_inputs=check_inputs, every_label=kind == "softmax",
+                   outputs=rule.outputs, dense=networks if all(model.dense for model in models.values()) else None)
 
 
 def _picked(inputs: Array, columns: np.ndarray | None) -> Array:
@@ -174,7 +179,7 @@ def _network(architecture: Architecture, columns: np.ndarray | None, shape: tupl
     """A network of the chosen columns; without columns it has no parameters and says 0."""
     if columns is not None and not len(columns):
         return Model(lambda key: {}, lambda params, inputs: jnp.zeros((inputs.shape[0], outputs))[
-            ..., 0 if outputs == 1 else slice(None)])
+            ..., 0 if outputs == 1 else slice(None)], dense=True)
     network = architecture(shape if columns is None else (len(columns),), outputs)
     if network.train is not None:
         raise InputError("a joint prediction sums the outputs of two models as they predict, and has no dropout; give "

@@ -36,7 +36,7 @@ def check_targets(data: Shaped) -> None:
     targets = getattr(getattr(data, "train", None), "targets", None)
     if isinstance(targets, Mapping):
         raise InputError(f"the targets are several arrays ({', '.join(targets)}), and this problem predicts one; use "
-                         "the problem they are made for, such as bandit.")
+                         "the problem they are made for, such as bandit or logged_bandit.")
 
 
 def check_tokens(inputs: PyTree, vocabulary: int) -> None:

@@ -12,7 +12,8 @@ from cantons.problem.arguments import made_for_data
 from cantons.problem.assemble import assemble, convex_if_linear
 from cantons.problem.bandit import bandit
 from cantons.problem.dual_encoder import dual_encoder
-from cantons.problem.losses import LOSSES, Loss, same_sign, squared
+from cantons.problem.logged_bandit import logged_bandit
+from cantons.problem.losses import LOSSES, SQUARED_SIGN
 from cantons.problem.ranking import area_under_curve
 from cantons.problem.residual import residual
 from cantons.problem.shaped import Shaped, Shapes, check_targets
@@ -57,7 +58,7 @@ def regression(data: Shaped, model: Architecture, *, split: Split = "none", labe
     about = {"name": "regression", "input_shape": list(data.input_shape), "labels": labels,
              "split": split if isinstance(split, str) else dict(split), "l2": l2}
     network = _single(model(tuple(data.input_shape), 1))
-    loss = Loss(squared, same_sign) if labels == "sign" else Loss(squared)
+    loss = SQUARED_SIGN if labels == "sign" else LOSSES["squared"]
     problem = assemble(network, loss, split, l2, _spec(about, model))
     return problem._replace(convex=convex_if_linear(model, l2, split), numeric_targets=True)
 
@@ -78,8 +79,8 @@ def linear(data: Shaped, *, split: Split = "none", labels: Literal["real", "sign
 
 
 PROBLEMS: dict[str, Callable[..., Problem]] = {
-    "bandit": bandit, "classification": classification, "dual_encoder": dual_encoder, "regression": regression,
-    "residual": residual, "target": target}
+    "bandit": bandit, "classification": classification, "dual_encoder": dual_encoder,
+    "logged_bandit": logged_bandit, "regression": regression, "residual": residual, "target": target}
 
 
 def problem_from_spec(spec: Mapping[str, Any]) -> Problem:

@@ -1,4 +1,4 @@
-"""Take a trained model out of its run folder, in files any framework can read."""
+"""Take trained models out of their run folder, in files that others can read."""
 
 from __future__ import annotations
 
@@ -9,25 +9,61 @@ from typing import Any
 import jax
 import numpy as np
 
-from cantons.files import check_replaceable, make_folder, write_text, writing
+from cantons.errors import InputError
+from cantons.files import check_replaceable, folder_name, make_folder, without_separators, write_text, writing
 from cantons.protocol import PyTree
-from cantons.study.result import Trained
+from cantons.study.export_model import OURS, check_export_model, export_model, is_ours, named
+from cantons.study.exported import PLACE
+from cantons.study.load import load
+from cantons.study.result import Result
+from cantons.study.trained import Trained
 
 PARTS = ("shared", "private", "personal")
-OURS = {"written_by": "cantons"}  # in each file: by it we know our own again
 
 
-def check_export(out: Path, overwrite: bool = False) -> None:
-    """Refuse to replace files that are no export."""
+def export(model: Result | Trained | str | Path, out: str | Path, *, client: int | str | None = None,
+           common: bool = False, onnx: bool = False, overwrite: bool = False) -> list[Path]:
+    """Write a trained model, a result's or a run folder's, into the folder `out`; the paths of its files.
+
+    With `client`, the model of one client, which runs without cantons: with NumPy where it is made of dense layers,
+    with jax alone, and with `onnx=True` in ONNX runtimes. With `common`, the model that a stranger gets, in the same
+    way. With neither, the shared part and the private parts of all clients.
+    """
+    trained = model.model if isinstance(model, Result) else load(model) if isinstance(model, str | Path) else model
+    if not isinstance(trained, Trained):
+        raise InputError(f"export got a {type(trained).__name__}; give a result, a model that load gave, or a run "
+                         "folder.")
+    if client is not None and common:
+        raise InputError("client names one client's model, and common is nobody's; give one of them.")
+    if client is not None or common:
+        return export_model(trained.client(client), Path(out), onnx=onnx, overwrite=overwrite,
+                            about={"held_out": trained.held_out})
+    if onnx:
+        raise InputError("an ONNX file is of one model; say whose: client=NAME (--client NAME), or common=True "
+                         "(--common).")
+    return _export_parts(trained, Path(out), overwrite)
+
+
+def place_of(folder: Path, client: str | None, common: bool) -> Path:
+    """Where an export goes if nobody says so."""
+    place = folder / PLACE
+    return place / "common" if common else place if client is None else place / folder_name(without_separators(client))
+
+
+def check_place(out: Path, one: bool, overwrite: bool = False) -> None:
+    """Refuse to replace files that are no export, of `one` model or of the parts of all."""
+    if one:
+        check_export_model(out, overwrite)
+        return
     for name in (*(f"{part}.safetensors" for part in PARTS), "model.json"):
-        check_replaceable(out / name, overwrite, _is_ours)
+        check_replaceable(out / name, overwrite, is_ours)
 
 
-def export(trained: Trained, out: Path, *, overwrite: bool = False) -> list[Path]:
+def _export_parts(trained: Trained, out: Path, overwrite: bool) -> list[Path]:
     """Write shared.safetensors, private.safetensors (one row per client) and model.json, which explains them."""
     from safetensors.numpy import save
 
-    check_export(out, overwrite)
+    check_place(out, one=False, overwrite=overwrite)
     make_folder(out)
     shared, start_private = trained.parts()
     clients = [trained.parts(index) for index in range(trained.population)] if trained.data is not None else []
@@ -36,29 +72,23 @@ def export(trained: Trained, out: Path, *, overwrite: bool = False) -> list[Path
         parts["private"] = stacked([private for _, private in clients] or [start_private])
     if clients and any(not same(own, shared) for own, _ in clients):
         parts["personal"] = stacked([own for own, _ in clients])  # clients that predict with a shared part of their own
+    for part in PARTS:
+        (out / f"{part}.safetensors").unlink(missing_ok=True)  # of an export before this one, perhaps of another round
     for part, arrays in parts.items():
         with writing(out / f"{part}.safetensors") as file:
             file.write(save(arrays, metadata=OURS))
     about: dict[str, Any] = {
         **OURS,
+        "round": int(trained.state.round),
         "problem": trained.problem.spec,
-        "clients": list(trained.data.clients.names) if clients else None,
+        "outputs": trained.problem.outputs,
+        "encoding": None if trained.encoding is None else trained.encoding.to_json(),
+        "held_out": trained.held_out,
+        "clients": list(trained.names) if clients else None,
         "parts": {part: {name: list(array.shape) for name, array in arrays.items()} for part, arrays in parts.items()},
     }
     write_text(out / "model.json", json.dumps(about, indent=2) + "\n")
     return [*(out / f"{part}.safetensors" for part in parts), out / "model.json"]
-
-
-def _is_ours(path: Path) -> bool:
-    """Whether the table that a file of an export begins with is one of ours."""
-    with path.open("rb") as file:
-        begin = file.read(200)
-    return b'"written_by"' in begin and b'"cantons"' in begin
-
-
-def named(tree: PyTree) -> dict[str, np.ndarray]:
-    return {jax.tree_util.keystr(path, simple=True, separator="/"): np.ascontiguousarray(leaf)
-            for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
 
 
 def stacked(trees: list[PyTree]) -> dict[str, np.ndarray]:

@@ -2,6 +2,7 @@
 
     study.json       the study as it was run, every default filled in
     environment.json versions and hardware
+    encoding.json    how raw rows become inputs, the names of columns, labels and clients, and what was held out
     metrics.jsonl    one line per evaluation
     clients.csv      the latest evaluation, one row per client
     checkpoints/     the newest few states
@@ -44,6 +45,7 @@ from cantons.files import (
 )
 from cantons.study.checkpoint import Checkpoints
 from cantons.study.fingerprint import Fingerprint, check_same, fingerprint
+from cantons.study.kept import NAME as KEPT
 from cantons.study.lock import NAME as LOCK
 from cantons.study.lock import Lock
 from cantons.study.plain import plain
@@ -51,7 +53,7 @@ from cantons.study.reading import read_clients, read_environment, read_summary, 
 
 PACKAGES = ("cantons", "jax", "jaxlib", "numpy", "optax", "equinox", "scikit-learn", "flax", "torch", "vowpalwabbit")
 STAGES = "stages"
-FILES = ("study.json", "environment.json", "metrics.jsonl", "clients.csv", "summary.json")
+FILES = ("study.json", "environment.json", KEPT, "metrics.jsonl", "clients.csv", "summary.json")
 # Every study that was ever run has these.
 KEYS = ("name", "seed", "rounds", "algorithm", "data")
 

@@ -50,7 +50,7 @@ class Study(AnyStudy):
         return self.name
 
     def parts(self, data: Federation | None = None) -> tuple[Problem, Federation, Recipe, dict[str, Any]]:
-        return self.problem, self.data, self.recipe, {"clock": None, **self.options, "name": self.name}
+        return self.problem, self.data, self.recipe, {"clock": None, **self.options}
 
     def federation(self) -> Federation:
         return self.data

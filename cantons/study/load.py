@@ -19,6 +19,8 @@ from cantons.study.byzantine import corrupt_pair, draw_liars
 from cantons.study.checkpoint import Checkpoints
 from cantons.study.fingerprint import DIGITS, Fingerprint, check_same, differences, fingerprint
 from cantons.study.folder import Folder, environment
+from cantons.study.kept import NAME as KEPT
+from cantons.study.kept import keep, read_kept
 from cantons.study.reading import LOADED, read_study, rebuilding
 from cantons.study.registry import (
     foreign_parts,
@@ -42,13 +44,15 @@ def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recip
          data: Any = None, trust: bool = False) -> Trained:
     """The trained federation in `folder`, to predict with.
 
-    Parts that were written in Python and have no name must be given again. Data is only needed to predict
-    as one of the clients, and is made again from the study where it can be. Modules outside cantons that the folder
-    names are imported with `trust=True` only, because importing runs their code. A notice says if the versions or the
-    devices are not those of the run.
+    It has `predict`, `predict_proba` and `classes_` for raw rows; its `client(name)` is the model of one client.
+    Parts that were written in Python and have no name must be given again. Data is only needed for clients whose
+    models are fitted when they are asked for, and is made again from the study where it can be. Modules outside
+    cantons that the folder names are imported with `trust=True` only, because importing runs their code. A notice
+    says if the versions or the devices are not those of the run.
     """
     path = Path(folder)
     study, there = read_study(path, LOADED), Folder(path)
+    kept = read_kept(path, study)
     if "models" in study:
         raise InputError(f"{path} is a run whose clients brought models of their own, which only you can make again; "
                          "run_with_models(..., out=..., resume=True) with models made alike gives it back.")
@@ -90,7 +94,9 @@ def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recip
                              "Python: resume=True).")
         _check_checkpoint(there, found[1])
     give_back()
-    return Trained(problem, honest, found[0], data, study["seed"], study["precision"])
+    if data is not None and not (path / KEPT).exists():
+        kept = keep(data, study)  # an older folder: the data say what it does not
+    return Trained(problem, honest, found[0], data, study["seed"], study["precision"], kept)
 
 
 def _check_trust(path: Path, tables: Mapping[str, Any]) -> None:
@@ -128,7 +134,7 @@ def _check_checkpoint(there: Folder, about: Mapping[str, Any]) -> None:
 
 
 def _data(study: Mapping[str, Any], path: Path) -> Any:
-    """None if the data has no maker, or its file is gone or changed: then only the shared model can predict."""
+    """None if the data has no maker, or its file is gone or changed: then no client's model can be fitted."""
     if study["data"]["made_by"] is None:
         return None
     try:
@@ -142,7 +148,8 @@ def _data(study: Mapping[str, Any], path: Path) -> Any:
     try:
         return _same_data(study, data, path)
     except InputError as error:
-        warnings.warn(f"{error} Only the shared model can predict.", Notice, stacklevel=3)
+        warnings.warn(f"{error} Clients whose models are fitted when they are asked for cannot predict.", Notice,
+                      stacklevel=3)
         return None
 
 

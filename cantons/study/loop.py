@@ -21,6 +21,7 @@ from cantons.study.checkpoint import Checkpoints
 from cantons.study.fingerprint import Fingerprint, check_same, fingerprint
 from cantons.study.folder import Folder, environment
 from cantons.study.interrupt import Interruption
+from cantons.study.kept import write_kept
 from cantons.study.online_metrics import online_metrics
 from cantons.study.patience import Patience
 from cantons.study.plain import plain
@@ -168,6 +169,7 @@ class Loop:
         for log in self.logs:
             assert log.folder is not None
             log.folder.begin(log.run.study)
+            write_kept(log.folder.path, log.run.data, log.run.study)
         if store is not None:
             store.drop_after(done)
         about, each = found[1] if found and done else {}, [None] * len(self.logs)

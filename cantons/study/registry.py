@@ -25,8 +25,8 @@ REGISTRY: dict[str, Mapping[str, Callable[..., Any]]] = {
     "groups": data.GROUPINGS,
     "model": models.ARCHITECTURES,
     "problem": {make.__name__: make for make in (
-        problem.bandit, problem.classification, problem.dual_encoder, problem.linear, problem.logistic,
-        problem.regression, problem.residual, problem.target)},
+        problem.bandit, problem.classification, problem.dual_encoder, problem.linear, problem.logged_bandit,
+        problem.logistic, problem.regression, problem.residual, problem.target)},
     "central_loss": problem.CENTRAL_LOSSES,
     "algorithm": algorithm.ALGORITHMS,
     "clock": clock.CLOCKS,

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
-from cantons.data import with_keys
-from cantons.data.checks import as_array, check_sizes, is_real
 from cantons.display import Displayed, Table, score
-from cantons.engine import Arrays, is_shared_model, message_held, personal_models, seed_keys
-from cantons.errors import InputError, listed, unknown
-from cantons.metrics import leaves
+from cantons.errors import unknown
 from cantons.optional import optional_import
-from cantons.protocol import Algorithm, Key, Problem, PyTree, Snapshot, State
+from cantons.study.trained import Trained as Trained
 
 # What a printed result shows, of what there is.
 SCORES = (("test", "accuracy"), ("test", "loss"), ("new_test", "accuracy"), ("new_test", "loss"),
@@ -26,149 +21,6 @@ SCORES = (("test", "accuracy"), ("test", "loss"), ("new_test", "accuracy"), ("ne
 
 HEADLINES = [[f"{place}.{model}.{metric}.mean" for model in ("personal", "shared")]  # what it plots: the first there is
              for place in ("test", "online") for metric in ("accuracy", "loss")]
-
-
-def as_inputs(inputs: Any, precision: str) -> Any:
-    """Arrays of numbers to predict on, none of which is changed by putting it into the run's precision."""
-    def check(leaf: Any) -> Any:
-        array = leaf if hasattr(leaf, "dtype") else as_array("inputs", leaf)
-        if not is_real(array.dtype):
-            raise InputError(f"inputs are of type {array.dtype}; give numbers.")
-        if array.ndim == 0:
-            raise InputError(f"inputs are the single value {array}; give an array with one row per example.")
-        return array
-
-    rows = check(inputs) if isinstance(inputs, list) else jax.tree.map(check, inputs)
-    if precision == "float32":
-        check_sizes("inputs", rows, lambda row: f"row {row} (from 0)")
-    return rows
-
-
-@dataclass(frozen=True, repr=False)
-class Trained(Displayed):
-    """A trained federation: predict as a new client would, or as one of the clients."""
-
-    problem: Problem
-    algorithm: Algorithm
-    snapshot: Snapshot
-    data: Any
-    seed: int = 0
-    precision: str = "float32"
-
-    @property
-    def state(self) -> State:
-        return self.snapshot.state
-
-    @property
-    def population(self) -> int:
-        return self.state.ledger.shape[0]
-
-    def parts(self, client: int | str | None = None) -> tuple[PyTree, PyTree]:
-        """(shared, private): the server's model for nobody in particular, or a client's personalised one."""
-        with jax.enable_x64(self.precision == "float64"):
-            if client is None:
-                return self.state.server.shared, self.snapshot.start_private
-            index = self._index(client)
-            row = jax.tree.map(lambda leaf: leaf[index], self.state.clients)
-            return self._personal(self._evaluation_key, self.state.server, row, self._data.clients.train,
-                                  self._data.central, index, message_held(self.state, index))
-
-    def of_clients(self, pick: Callable[[PyTree, PyTree], PyTree]) -> PyTree:
-        """One row for each client: what `pick(shared, private)` takes of its personalised model."""
-        self._require_data()
-        with jax.enable_x64(self.precision == "float64"):
-            return personal_models(self.algorithm, self._data.clients.train, self._data.central, self.state,
-                                   self._evaluation_key, pick)
-
-    def is_one_model(self) -> bool:
-        """Do all clients predict with the server's model as it is?"""
-        if self.data is None or jax.tree.leaves(self.snapshot.start_private):
-            return False
-        client = jax.tree.map(lambda leaf: leaf[0], self.state.clients)
-        train, central = self._data.clients.train, self._data.central
-        with jax.enable_x64(self.precision == "float64"):
-            return is_shared_model(self.algorithm, self.state.server, self.snapshot.start_private, client, train,
-                                   Arrays(train, central, (), self._evaluation_key))
-
-    def predict(self, inputs: Any, client: int | str | None = None) -> np.ndarray:
-        """The problem's outputs for `inputs`, by the shared model or by the model of one client."""
-        with jax.enable_x64(self.precision == "float64"):
-            rows = as_inputs(inputs, self.precision)
-            self.problem.check_inputs(rows)
-            parts = self.parts(client)
-            try:
-                return jax.device_get(self._outputs(*parts, rows))
-            except (TypeError, ValueError) as error:  # a model that takes what it was not trained on may do so
-                shape = self.input_shape
-                if shape is None or not hasattr(rows, "shape") or rows.shape[1:] == shape:
-                    raise
-                instead = (f"this may be a single row: give inputs[None], of shape {(1, *shape)}"
-                           if rows.shape == shape else "give one such row per example")
-                raise InputError(f"inputs have shape {rows.shape}, and the model was trained on rows of shape {shape}; "
-                                 f"{instead}.") from error
-
-    @property
-    def input_shape(self) -> tuple[int, ...] | None:
-        """The shape of one example's inputs, where it is known."""
-        shape = (self.problem.spec or {}).get("input_shape")
-        if shape is None and self.data is not None and hasattr(self.data.train.inputs, "shape"):
-            shape = self.data.input_shape
-        return None if shape is None else tuple(shape)
-
-    def _display(self) -> tuple[str, Table]:
-        shape = self.input_shape
-        rows = [["inputs", "unknown" if shape is None else words_of(shape)],
-                ["shared part", _parameters(self.state.server.shared)],
-                ["private part", _parameters(self.snapshot.start_private)],
-                ["clients", "unknown: the data is not there" if self.data is None else listed(self.data.clients.names)],
-                ["use", "predict(inputs) as a stranger; predict(inputs, client=NAME) as one of the clients"]]
-        return f"model of {self.population} clients, trained for {int(self.state.round)} rounds", rows
-
-    @property
-    def _data(self) -> Any:
-        """The examples as runs see them: with keys to train with, where the problem draws anything."""
-        return with_keys(self.data, self.problem.draws)
-
-    @property
-    def _evaluation_key(self) -> Key:
-        """That of an evaluation at this round: what predicts here is what was scored there."""
-        return jax.random.fold_in(seed_keys(self.seed)[2], self.state.round)
-
-    @cached_property
-    def _outputs(self) -> Callable[..., PyTree]:
-        return jax.jit(self.problem.predict)
-
-    @cached_property
-    def _personal(self) -> Callable[..., tuple[PyTree, PyTree]]:
-        """The model of one client; compiled once, whoever it is."""
-        def personal(key, server, client, train, central, index, message):
-            data = train.client(index)
-            if message is None:
-                message = self.algorithm.broadcast(key, server, Arrays(train, central, (), key).datacenter(
-                    self.algorithm, key))
-            return self.algorithm.model(jax.random.fold_in(key, index), message, client, data)
-
-        return jax.jit(personal)
-
-    def _require_data(self) -> None:
-        if self.data is None:
-            raise InputError("a client's model needs its training examples, and the data of this run is not there; "
-                             "give it: load(folder, data=...).")
-
-    def _index(self, client: int | str) -> int:
-        self._require_data()
-        if not isinstance(client, str | int | np.integer) or isinstance(client, bool):
-            raise InputError(f"client is {client!r}; give the name of a client, or its number.")
-        names = self.data.clients.names
-        if client in names:
-            return names.index(client)
-        if isinstance(client, str):
-            if not (client.isascii() and client.isdecimal() and len(client) < 20):
-                raise unknown("client", client, names)
-            client = int(client)  # a number in words, as a command line has it
-        if not 0 <= client < len(names):
-            raise InputError(f"client {client} does not exist; there are {len(names)}, numbered from 0.")
-        return client
 
 
 @dataclass(frozen=True, repr=False)
@@ -219,8 +71,17 @@ class Result(Displayed):
         axes.legend()
         return axes
 
-    def predict(self, inputs: Any, client: int | str | None = None) -> np.ndarray:
-        return self.model.predict(inputs, client)
+    def predict(self, rows: Any, client: int | str | None = None, *, encoded: bool = False) -> np.ndarray:
+        """The label or number of each raw row, by the common model or a client's: as `model.predict`."""
+        return self.model.predict(rows, client, encoded=encoded)
+
+    def predict_proba(self, rows: Any, client: int | str | None = None, *, encoded: bool = False) -> np.ndarray:
+        """The probability of each class, in the order of `model.classes_`."""
+        return self.model.predict_proba(rows, client, encoded=encoded)
+
+    def outputs(self, rows: Any, client: int | str | None = None, *, encoded: bool = False) -> np.ndarray:
+        """What the model computes for each raw row, such as logits."""
+        return self.model.outputs(rows, client, encoded=encoded)
 
     def _display(self) -> tuple[str, Table]:
         if not self.history:
@@ -230,7 +91,7 @@ class Result(Displayed):
         seconds = self.summary.get("median_seconds_per_round")
         rows += [["cost", ", ".join([*cost, *([f"{score(1000 * seconds)} ms per round"] if seconds else [])])]]
         rows += [] if self.folder is None else [["folder", str(self.folder)]]
-        rows += [["more", "final, history, clients, frame(), plot(), model, predict(inputs, client=...)"]]
+        rows += [["more", "final, history, clients, frame(), plot(), model, predict(rows, client=...)"]]
         tested = f"; test set: {self.summary['test_set']}" if any(row[0].startswith("test ") for row in rows) else ""
         return f"{self.summary['study']}: {final['round']} rounds{tested}", rows
 
@@ -251,18 +112,5 @@ def scores_table(record: Mapping[str, Any]) -> list[list[str]]:
     return rows
 
 
-def words_of(shape: Sequence[int]) -> str:
-    return " x ".join(map(str, shape)) or "1"
-
-
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and bool(np.isfinite(value))
-
-
-def _parameters(part: PyTree) -> str:
-    """How many numbers there are, and in which arrays."""
-    arrays = leaves(part)
-    if not arrays:
-        return "none"
-    total = sum(int(np.prod(shape)) for _, shape, _ in arrays)
-    return f"{total:,} numbers: {listed([f'{path} {words_of(shape)}'.strip() for path, shape, _ in arrays], most=4)}"

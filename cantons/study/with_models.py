@@ -7,7 +7,8 @@ local predictions and targets, so it works without knowing what makes those pred
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,9 @@ from cantons.local_models.predictions import Predicted
 from cantons.local_models.saving import why_not_saved
 from cantons.local_models.server_side import server_problem
 from cantons.local_models.session import LocalModels
-from cantons.protocol import Problem, Recipe
+from cantons.protocol import Problem, PyTree, Recipe
 from cantons.study.callbacks import Callbacks, Several
+from cantons.study.client_model import ClientModel
 from cantons.study.progress import watching
 from cantons.study.resolve import resolve
 from cantons.study.result import Result, Trained
@@ -92,7 +94,7 @@ def run_with_models(
     left_out = {int(index) for index in ended.snapshot.outside["left_out"]}
     trained = TrainedWithModels(
         served, run.parts.algorithm, ended.snapshot._replace(outside=None), run.data, seed, precision,
-        tuple(None if index in left_out else model for index, model in enumerate(brought)))
+        models=tuple(None if index in left_out else model for index, model in enumerate(brought)))
     return Result(ended.history, ended.columns, ended.summary, trained, None if out is None else Path(out))
 
 
@@ -102,18 +104,23 @@ class TrainedWithModels(Trained):
 
     models: tuple[LocalModel | None, ...] = ()
 
-    def predict(self, inputs: Any, client: int | str | None = None) -> np.ndarray:
+    def client(self, client: int | str | None = None) -> ClientModel:
+        return replace(super().client(client), alone=False)
+
+    def _apply(self, client: int | str | None) -> Callable[..., PyTree]:
         """The shared model's outputs, and for a client those of its local model added."""
-        with jax.enable_x64(self.precision == "float64"):
-            parts = self.parts(client)
+        model = None if client is None else self.models[self._index(client)]
+
+        def apply(shared: PyTree, private: PyTree, inputs: Any) -> PyTree:
             rows = Predicted(floats(np.asarray(inputs)), np.zeros(()))
-            model = None if client is None else self.models[self._index(client)]
             if model is not None:
                 joint = self.problem.residual
                 assert joint is not None and joint.private_features is not None
-                shape = jax.eval_shape(self.problem.predict, *parts, rows).shape
+                shape = jax.eval_shape(self.problem.predict, shared, private, rows).shape
                 outputs, complaint = check_outputs(model.predict(joint.private_features(rows)), shape)
                 if complaint:
                     raise InputError(f"the model of client {client!r} {complaint}; it cannot predict these inputs.")
                 rows = rows._replace(outputs=outputs)
-            return jax.device_get(self._outputs(*parts, rows))
+            return self._outputs(shared, private, rows)
+
+        return apply

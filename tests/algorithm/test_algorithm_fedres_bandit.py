@@ -337,7 +337,7 @@ def test_a_run_tells_regret_reward_and_loss_and_comes_back_from_its_folder(data,
     assert final["online.personal.regret.worst10"] >= final["online.personal.regret.mean"]
     again = ct.load(tmp_path / "run")
     contexts = data.test.inputs[:2]
-    np.testing.assert_array_equal(run.predict(contexts, client=1), again.predict(contexts, client=1))
+    np.testing.assert_array_equal(run.outputs(contexts, client=1), again.outputs(contexts, client=1))
 
 
 def test_resuming_gives_the_same_bits(data, problem, tmp_path):

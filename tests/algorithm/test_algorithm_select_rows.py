@@ -137,7 +137,7 @@ def test_a_run_scores_and_predicts_with_whole_tables(problem, data):
     for name in ("test.shared.recall@10.mean", "test.personal.recall@10.mean", "test.personal.loss.mean"):
         assert results[0].final[name] == pytest.approx(results[1].final[name], abs=1e-12)
     everything = np.arange(THINGS)[:, None].repeat(CONTEXT, axis=1)
-    np.testing.assert_allclose(results[1].predict(everything, client=2), results[0].predict(everything), atol=1e-12)
+    np.testing.assert_allclose(results[1].outputs(everything, client=2), results[0].outputs(everything), atol=1e-12)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -169,7 +169,7 @@ def test_predict_and_export_read_a_finished_run(call, tmp_path):
     np.savetxt("rows.csv", np.ones((3, 64)), delimiter=",")
     np.savez("rows.npz", x=np.ones((3, 64), np.float32))
     stranger = call("predict", "rows.csv", "--run", "there").output
-    assert len(stranger.splitlines()) == 3
+    assert stranger.splitlines()[0] == "label,probability" and len(stranger.splitlines()) == 4
     assert call("predict", "rows.npz", "--run", "there").output == stranger
     assert call("predict", "rows.csv", "--run", "there", "--client", "99").exit_code == 1
     assert "unknown array in rows.npz: 'z'" in call("predict", "rows.npz", "--run", "there", "--array", "z").output
@@ -200,13 +200,14 @@ algorithm = "fedavg"
 """)
     assert call("run", "people.toml", "--out", "there").exit_code == 0
     predicted = call("predict", "people.csv", "--run", "there").output
-    assert len(predicted.splitlines()) == 40
+    assert len(predicted.splitlines()) == 41
     for rows in ("turned.csv", "bare.csv"):
         assert call("predict", rows, "--run", "there").output == predicted
     raw, scaled = (ct.csv("people.csv", client="who", targets="label", scale=how) for how in ("none", "standard"))
     np.save("rows.npy", raw.test.inputs)
     assert call("predict", "rows.npy", "--run", "there", "--out", "predicted.npy").exit_code == 0
-    np.testing.assert_allclose(np.load("predicted.npy"), ct.load("there").predict(scaled.test.inputs), rtol=1e-5)
+    np.testing.assert_allclose(np.load("predicted.npy"), ct.load("there").outputs(scaled.test.inputs, encoded=True),
+                               rtol=1e-5)
 
 
 def test_describe_shows_the_clients_of_data_and_draws_their_labels(call, tmp_path):

@@ -38,6 +38,14 @@ def csv(folder: Path) -> tuple[Path, dict[str, Any]]:
     return path, {**NAMED, "inputs": ["a", "b", "c"]}
 
 
+def bandit_log(folder: Path) -> tuple[Path, dict[str, Any]]:
+    lines = ["a,b,c,action,reward,propensity,who", *(
+        f"{','.join(map(str, x))},{y},{x[0]},{0.25 + y / 2},{who}" for x, y, who in zip(X.tolist(), Y, WHO, strict=True))]
+    path = folder / "log.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path, {"client": "who"}
+
+
 def npz(folder: Path) -> tuple[Path, dict[str, Any]]:
     path = folder / "rows.npz"
     np.savez(path, x=X, y=Y, who=WHO, when=WHEN)
@@ -167,9 +175,9 @@ def text_npz(folder: Path) -> tuple[Path, dict[str, Any]]:
     return path, {"length": 4}
 
 
-SAMPLES: dict[str, Sample] = {"csv": csv, "hdf5": hdf5, "huggingface": huggingface, "leaf": leaf, "libsvm": libsvm,
-                              "movie_sequences": movielens, "movielens": movielens, "npz": npz, "parquet": parquet,
-                              "stream": stream, "text": text}
+SAMPLES: dict[str, Sample] = {"bandit_log": bandit_log, "csv": csv, "hdf5": hdf5, "huggingface": huggingface,
+                              "leaf": leaf, "libsvm": libsvm, "movie_sequences": movielens, "movielens": movielens, "npz": npz,
+                              "parquet": parquet, "stream": stream, "text": text}
 VARIANTS: dict[str, tuple[str, Sample]] = {
     "leaf, strings": ("leaf", leaf_text), "libsvm, gzipped": ("libsvm", libsvm_gz),
     "movielens, .dat": ("movielens", movielens_dat), "movielens, .npz": ("movielens", movielens_npz),

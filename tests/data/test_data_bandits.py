@@ -115,7 +115,7 @@ def test_a_study_file_can_ask_for_them(tmp_path):
         "clock": {"name": "online"}}, "study")
     run = study.run(out=tmp_path / "run")
     assert 0 <= run.final["online.personal.reward.mean"] <= 1
-    assert ct.load(tmp_path / "run").predict(study.parts()[1].test.inputs[:1]).shape == (1, 10)
+    assert ct.load(tmp_path / "run").outputs(study.parts()[1].test.inputs[:1]).shape == (1, 10)
 
 
 @pytest.mark.parametrize("make, words", [

@@ -83,7 +83,7 @@ def test_labels_are_those_of_the_file(tmp_path):
     data = ct.npz(tmp_path / "labels.npz", client="who")
     assert back(data.encoding).decode(data.train.targets).tolist() == [
         {0: 2, 1: 5, 2: 9}[label] for label in data.train.targets.tolist()]
-    assert ct.digits(clients=5).encoding.classes is None  # of tasks: the labels 0 and 1 mean something else to each
+    assert ct.digits(clients=5).encoding.classes == (0, 1)  # of tasks: they mean something else to each client
     assert ct.digits(clients=5, partition="iid").encoding.classes == tuple(range(10))
     assert ct.synthetic(clients=2, regression=True).encoding.classes is None
 
@@ -93,7 +93,7 @@ def test_labels_are_those_of_the_file(tmp_path):
                                 "the rows have age, dose"),
     (np.zeros((5, 2)), r"shape \(5, 2\), and this model was trained on the columns age, .*; give 3 numbers in a row"),
     (np.zeros(3), "this may be a single row: give rows.None., of shape"),
-    ({**COLUMNS, "dose": ["much"] * ROWS}, "the column 'dose' holds values of type .*; give numbers"),
+    ({**COLUMNS, "dose": ["much"] * ROWS}, "the column 'dose' holds .*much.* in row 0 .from 0.; give numbers"),
     ({**COLUMNS, "age": np.full(ROWS, np.nan)}, r"the rows hold nan in row 0 \(from 0\)"),
     ({name: 1.0 for name in COLUMNS}, "the column 'age' has shape"),
     ([["a", "b", "c"]], "give numbers"),

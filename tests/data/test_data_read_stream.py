@@ -170,7 +170,7 @@ def test_the_online_clock_plays_what_the_data_says_unless_told_otherwise(file, t
               for number, clock in enumerate(clocks)]
     met = [final["online.personal.loss.weighted"] for final in finals]
     assert met[0] == met[1] != met[2]
-    assert ct.load(tmp_path / "0").predict(data.test.inputs).shape == (1,)
+    assert ct.load(tmp_path / "0").outputs(data.test.inputs).shape == (1,)
 
 
 def test_what_a_stream_cannot_do_is_said(file, tmp_path):

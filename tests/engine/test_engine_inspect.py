@@ -45,7 +45,7 @@ def test_a_test_set_is_scored_as_a_whole(problem, mixed):
     result = final(problem, mixed, RECIPES["one_way"])
     assert sorted(mixed.sets) == ["central", "federated", "inference"]
     for name, rows in mixed.sets.items():
-        outputs = result.predict(rows.inputs)
+        outputs = result.outputs(rows.inputs)
         probabilities = np.asarray(jax.nn.softmax(outputs.astype(np.float64)))
         assert result.final[f"{name}.shared.auc"] == pytest.approx(
             roc_auc_score(rows.targets, outputs[:, 1] - outputs[:, 0]), abs=1e-12)

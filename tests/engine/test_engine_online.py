@@ -247,8 +247,8 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(joint, numbers, tmp_pat
     jax.tree.map(np.testing.assert_array_equal, again.model.state, whole.model.state)
     assert again.final["online.personal.loss.mean"] == whole.final["online.personal.loss.mean"]
     back = ct.load(tmp_path / "run", data=numbers)
-    np.testing.assert_allclose(back.predict(numbers.train.inputs[:3], client=1),
-                               whole.predict(numbers.train.inputs[:3], client=1))
+    np.testing.assert_allclose(back.outputs(numbers.train.inputs[:3], client=1),
+                               whole.outputs(numbers.train.inputs[:3], client=1))
 
 
 def test_an_incremental_method_survives_delay(numbers, least_squares):

@@ -129,7 +129,7 @@ def test_an_evaluation_scores_the_whole_model_whatever_a_client_asked_for(engine
         np.testing.assert_allclose(result.clients[f"test.{which}.loss"], np.roll((goals * 0.6**5) ** 2, -1), atol=1e-12)
     assert result.summary["down_bytes_per_message"] == 8 + 8  # one row's number and value
     assert result.summary["up_bytes_per_upload"] == 8 + 8 + 8  # the number it asked with, and again with its gradient
-    np.testing.assert_allclose(result.predict(np.array([2]), client=2), goals[2] * (1 - 0.6**5), atol=1e-12)
+    np.testing.assert_allclose(result.outputs(np.array([2]), client=2), goals[2] * (1 - 0.6**5), atol=1e-12)
 
 
 # Diagnostics

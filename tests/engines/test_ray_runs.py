@@ -82,7 +82,7 @@ def test_every_number_of_every_evaluation_is_that_of_the_local_engine(mixed):
     assert one.keys() == other.keys()
     close({key: np.asarray(one[key], float) for key in one if key.startswith(("train", "test", "val"))},
           {key: np.asarray(other[key], float) for key in one if key.startswith(("train", "test", "val"))})
-    close(runs[0].predict(mixed.test.inputs, client=2), runs[1].predict(mixed.test.inputs, client=2))
+    close(runs[0].outputs(mixed.test.inputs, client=2), runs[1].outputs(mixed.test.inputs, client=2))
 
 
 @pytest.mark.usefixtures("kept_actors")

@@ -27,7 +27,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "synthetic_least_squares": {"clients": 3, "rows": 8, "shared": 3, "private": 2},
     "drifting_targets": {"clients": 3, "steps": 12}, "synthetic_bandit": {"clients": 3, "contexts": 8,
                                                                           "test_contexts": 4},
-    "classification_bandit": {"source": {"name": "digits", "clients": 4}}}
+    "classification_bandit": {"source": {"name": "digits", "clients": 4}},
+    "classification_log": {"source": {"name": "digits", "clients": 4}}}
 # Readers are given the sound files that lie in the folder `samples` beside the study.
 MODELS_SMALL = {"linear": {}, "mlp": {"hidden": [3]}, "cnn": {"channels": [2], "dense": 3},
                 "embedding": {"vocabulary": 5}, "gru": {"vocabulary": 5, "width": 2, "units": 3},
@@ -35,7 +36,7 @@ MODELS_SMALL = {"linear": {}, "mlp": {"hidden": [3]}, "cnn": {"channels": [2], "
 EXAMPLES = {"logistic": "synthetic", "classification": "synthetic", "linear": "restaurants",
             "regression": "restaurants",
             "residual": "restaurants", "target": "drifting_targets", "bandit": "synthetic_bandit",
-            "dual_encoder": "movie_sequences"}
+            "dual_encoder": "movie_sequences", "logged_bandit": "classification_log"}
 
 
 HALF = {"name": "from_clients", "fraction": 0.5}

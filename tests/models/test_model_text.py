@@ -127,9 +127,9 @@ def test_tokens_beyond_the_vocabulary_are_refused_by_predict(spoken, tmp_path, r
     rows = np.array([[8, 8, 6], row])
     sentence = (f"inputs hold the token {token} in row 1 (from 0), and the model has a vocabulary of {most + 1}; give "
                 f"whole numbers from 0 to {most}.")
-    assert np.isfinite(result.predict(rows[:1])).all()
+    assert np.isfinite(result.outputs(rows[:1])).all()
     with pytest.raises(InputError) as error:
-        result.predict(rows)
+        result.outputs(rows)
     assert str(error.value) == sentence
     np.save(tmp_path / "rows.npy", rows)
     done = CliRunner().invoke(cantons, ["predict", str(tmp_path / "rows.npy"), "--run", str(folder)])
@@ -138,7 +138,7 @@ def test_tokens_beyond_the_vocabulary_are_refused_by_predict(spoken, tmp_path, r
 
 def test_rows_of_another_width_are_not_picked_from(spoken):
     with pytest.raises(InputError, match=r"inputs have shape \(1, 2\), and shared_features picks among 3 columns"):
-        spoken[0].predict(np.zeros((1, 2), int))
+        spoken[0].outputs(np.zeros((1, 2), int))
 
 
 def test_tokens_beyond_the_vocabulary_are_refused_before_anything_is_trained():

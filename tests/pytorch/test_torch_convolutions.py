@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cantons.problem.torchax_conv import convolve
 
-torch = pytest.importorskip("torch", reason="make test-torch installs it")
+torch = pytest.importorskip("torch", reason="make test-extras installs it")
 
 
 @settings(max_examples=25, deadline=None)

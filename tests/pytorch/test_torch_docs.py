@@ -3,7 +3,7 @@
 import pytest
 from test_docs import ROOT, WITH_PYTORCH, play
 
-pytest.importorskip("torch", reason="make test-torch installs it")
+pytest.importorskip("torch", reason="make test-extras installs it")
 
 
 def test_the_blocks_of_the_page_run_from_top_to_bottom(capsys, monkeypatch, tmp_path):

@@ -5,7 +5,7 @@ import pytest
 
 import cantons as ct
 
-torch = pytest.importorskip("torch", reason="make test-torch installs it")
+torch = pytest.importorskip("torch", reason="make test-extras installs it")
 nn = torch.nn
 
 ROWS = np.ones((2, 4), np.float32)

@@ -10,7 +10,7 @@ import pytest
 import cantons as ct
 from cantons.protocol import Batch
 
-torch = pytest.importorskip("torch", reason="make test-torch installs it")
+torch = pytest.importorskip("torch", reason="make test-extras installs it")
 nn = torch.nn
 
 KEY = jax.random.key(0)

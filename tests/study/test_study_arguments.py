@@ -77,10 +77,10 @@ def test_overwriting_begins_anew_and_touches_nothing_of_others(result, tmp_path)
 
 
 def test_a_single_row_and_rows_of_another_width_are_told_apart(result):
-    with pytest.raises(ct.InputError, match=r"this may be a single row: give inputs\[None\], of shape \(1, 64\)"):
-        result.predict(np.zeros(64))
-    with pytest.raises(ct.InputError, match="give one such row per example"):
-        result.predict(np.zeros((2, 5)))
+    with pytest.raises(ct.InputError, match=r"this may be a single row: give rows\[None\], of shape \(1, 64\)"):
+        result.outputs(np.zeros(64))
+    with pytest.raises(ct.InputError, match="give 64 numbers in a row"):
+        result.outputs(np.zeros((2, 5)))
 
 
 def test_an_error_keeps_its_type_and_points_at_the_users_own_line():

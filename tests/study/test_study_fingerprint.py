@@ -223,17 +223,16 @@ def test_a_report_says_if_its_runs_were_made_in_different_places(run, play, tmp_
 def test_data_that_have_changed_are_not_used(run, labels, tmp_path, play):
     with pytest.raises(ct.InputError, match="the data are not those that"):
         ct.load(run, data=ct.from_clients({"a": (np.zeros((2, 4)), np.zeros(2, int))}, classes=3, test=0))
-    assert ct.load(run, data=labels).predict(np.zeros((1, 4)), client=0).shape == (1, 3)
+    assert ct.load(run, data=labels).outputs(np.zeros((1, 4)), client=0).shape == (1, 3)
     rows = {"x": np.random.default_rng(0).normal(size=(20, 4)), "y": np.arange(20) % 3, "who": np.arange(20) % 2}
     np.savez(tmp_path / "rows.npz", **rows)
     data = ct.npz(tmp_path / "rows.npz", client="who")
     play(tmp_path / "file", data=data)
     np.savez(tmp_path / "rows.npz", **{**rows, "x": rows["x"] + 1})
-    with pytest.warns(Notice, match="the data are not those that .*Only the shared model can predict"):
+    with pytest.warns(Notice, match="the data are not those that .*Clients whose models are fitted"):
         trained = ct.load(tmp_path / "file")
-    assert trained.predict(np.zeros((1, 4))).shape == (1, 3)
-    with pytest.raises(ct.InputError, match="the data of this run is not there"):
-        trained.predict(np.zeros((1, 4)), client=0)
+    assert trained.outputs(np.zeros((1, 4))).shape == (1, 3)
+    assert trained.data is None
 
 
 # The commands

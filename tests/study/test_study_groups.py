@@ -90,7 +90,7 @@ def test_it_runs_goes_on_to_the_same_bits_loads_and_is_reported(study, tmp_path)
     assert [(group.name, group.weight) for group in loaded.problem.groups] == [("low", 0.25), ("high", 0.25)]
     assert [term.weight for term in loaded.problem.central.terms] == [0.3, 0.2]
     inputs = loaded.data.sets["inference"].inputs[:5]
-    np.testing.assert_array_equal(loaded.predict(inputs), read_study(study).run().predict(inputs))
+    np.testing.assert_array_equal(loaded.outputs(inputs), read_study(study).run().outputs(inputs))
     report = play("report", "whole", "--out", "page.html")
     assert report.exit_code == 0 and "Groups" in Path("page.html").read_text(), report.output
 

@@ -73,7 +73,7 @@ def test_a_mixed_study_runs_loads_and_is_reported(study, tmp_path):
     assert loaded.problem.central.weights == (0.6, 0.4)
     assert set(loaded.data.sets) == {"federated", "central", "inference"}
     inputs = loaded.data.sets["inference"].inputs[:5]
-    np.testing.assert_array_equal(loaded.predict(inputs), read_study(study).run().predict(inputs))
+    np.testing.assert_array_equal(loaded.outputs(inputs), read_study(study).run().outputs(inputs))
     report = play("report", "out", "--out", "page.html")
     assert report.exit_code == 0, report.output
 

@@ -94,7 +94,7 @@ def test_what_is_outside_is_refused_when_read_and_what_is_inside_is_not(kind, na
 def test_what_is_outside_is_refused_in_python_too(kind, name):
     for option, number, span, wrap in ranged(kind, name):
         chosen = {key: value for key, value in table(kind, name).items() if key not in ("name", "model")}
-        given = [None] * (kind in TAKES_FIRST) + [None] * (name in ("classification", "regression"))
+        given = [None] * (kind in TAKES_FIRST) + [None] * ("model" in table(kind, name))
         for value in outside(number, span):
             with pytest.raises(ct.InputError, match=rf"{option}.* is .*; give "):
                 REGISTRY[kind][name](*given, **{**chosen, option: wrap(value)})

@@ -103,7 +103,7 @@ def test_a_study_may_name_parts_of_the_users_own(tmp_path, monkeypatch):
     assert result.final["round"] == 1
     inputs = result.model.data.test.inputs[:2]
     loaded = ct.load("run", trust=True)
-    np.testing.assert_array_equal(loaded.predict(inputs, client=1), result.predict(inputs, client=1))
+    np.testing.assert_array_equal(loaded.outputs(inputs, client=1), result.outputs(inputs, client=1))
     with pytest.raises(ct.InputError, match="unknown option in \\[algorithm\\] 'step_sise'"):
         read_study(Path("study.toml"), {"algorithm.step_sise": 1.0})
 
@@ -118,7 +118,7 @@ def test_a_model_of_the_users_own_can_be_loaded_again(tmp_path, monkeypatch):
     Path("study.toml").write_text(STUDY.replace('{ name = "mlp", hidden = [4] }', '{ name = "nets:small", width = 2 }'))
     result = read_study(Path("study.toml")).run(out="run")
     inputs = result.model.data.test.inputs[:2]
-    np.testing.assert_array_equal(ct.load("run", trust=True).predict(inputs), result.predict(inputs))
+    np.testing.assert_array_equal(ct.load("run", trust=True).outputs(inputs), result.outputs(inputs))
 
 
 def test_data_files_are_found_beside_the_study(tmp_path):
@@ -131,7 +131,7 @@ def test_data_files_are_found_beside_the_study(tmp_path):
                      '[problem]\nname = "logistic"\n[algorithm]\nname = "fedavg"\n')
     result = read_study(study).run(out=tmp_path / "run")
     assert result.model.data.population == 4
-    assert ct.load(tmp_path / "run").predict(np.zeros((1, 3)), client="2").shape == (1, 2)
+    assert ct.load(tmp_path / "run").outputs(np.zeros((1, 3)), client="2").shape == (1, 2)
 
 
 @pytest.mark.parametrize("text, sentence", [

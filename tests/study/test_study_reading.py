@@ -11,10 +11,12 @@ import pytest
 
 import cantons as ct
 from cantons import InputError
-from cantons.cli.predict import rows_for
+from cantons.cli.predict import outputs_for
+from cantons.data.encoding import Encoding
 from cantons.problem import Shapes
 from cantons.reporting.collect import collect
 from cantons.reporting.page import write_report
+from cantons.study.client_model import ClientModel
 from cantons.study.load import load
 from cantons.study.result import Trained
 
@@ -123,7 +125,8 @@ def test_names_may_hold_any_sign(run):
     assert group.runs[0].clients["client"] == ["a\u2028n\n,n", "bob", "eve"]
 
 
-WIDTH = SimpleNamespace(input_shape=(3,), problem=ct.logistic(Shapes((3,), 2)))
+ECHO = ClientModel(None, ct.logistic(Shapes((3,), 2)), ((), ()), Encoding(shape=(3,)),
+                   apply=lambda shared, private, inputs: inputs)  # what it computes is what it was given
 ROWS = np.arange(6.0).reshape(2, 3)
 
 
@@ -136,15 +139,15 @@ def written(path, save, values):
     ("a.npz", b"", "a.npz: it is not an npz file"), ("a.npy", b"", "cannot read .*a.npy"),
     ("a.npy", b"\x93NUMPY", "cannot read .*a.npy"), ("a.npz", b"PK\x03\x04", "a.npz: it is not an npz file"),
     ("a.csv", b"", "a.csv holds no rows"), ("a.csv", b"a,b,c\n", "a.csv holds no rows"),
-    ("a.csv", b"a,b,c\n1,2,x\n", "column 'c' in .*a.csv holds 'x' in line 2"), ("a.csv", b"\xff\n", "it is not UTF-8"),
-    ("a.csv", b'a,b\n"1\n', "cannot read line 2 of .*a.csv"), ("a.csv", b"1,2\n3,4\n", "a.csv has 2 numbers in a row"),
+    ("a.csv", b"a,b,c\n1,2,x\n", "a.csv: .* 'x' in line 2"), ("a.csv", b"\xff\n", "it is not UTF-8"),
+    ("a.csv", b'a,b\n"1\n', "cannot read line 2 of .*a.csv"), ("a.csv", b"1,2\n3,4\n", r"a.csv: the rows have shape"),
     ("a.txt", b"1,2,3\n", "give a .npy, .npz or .csv file"),
 ])
 def test_files_that_are_no_inputs_are_named(run, tmp_path, name, content, sentence):
     folder = run()
     (folder / name).write_bytes(content)
     with pytest.raises(InputError, match=sentence):
-        rows_for(WIDTH, folder, folder / name, "x")
+        outputs_for(ECHO, folder / name, "x", ",")
 
 
 def test_damaged_and_renamed_arrays_are_named(run):
@@ -157,24 +160,24 @@ def test_damaged_and_renamed_arrays_are_named(run):
                           ("a.npz", bytes(flipped))):
         (folder / name).write_bytes(content)
         with pytest.raises(InputError, match=name):
-            rows_for(WIDTH, folder, folder / name, "x")
+            outputs_for(ECHO, folder / name, "x", ",")
     with zipfile.ZipFile(folder / "a.npz", "w") as file:
         file.writestr("x", "no array")
     with pytest.raises(InputError, match="'x' in .*a.npz is no array"):
-        rows_for(WIDTH, folder, folder / "a.npz", "x")
+        outputs_for(ECHO, folder / "a.npz", "x", ",")
     for values in (np.array([["a", "b", "c"]]), ROWS * 1j, np.array([{}, {}], object), np.zeros((0, 3)), np.array(3.0),
                    np.full((2, 3), 2**62), np.full((2, 3), 1e300), np.full((2, 3), np.nan), np.zeros((2, 4))):
         written(folder / "a.npz", np.savez, {"x": values})
         with pytest.raises(InputError, match=r"a.npz"):
-            rows_for(WIDTH, folder, folder / "a.npz", "x")
+            outputs_for(ECHO, folder / "a.npz", "x", ",")
 
 
 def test_a_csv_file_with_a_header_serves_a_run_that_is_not_from_csv(run):
     folder = run(study_json=json.dumps(changed(STUDY, "data.made_by", None)))
     (folder / "a.csv").write_text("a,b,c\n1,2,3\n")
-    assert rows_for(WIDTH, folder, folder / "a.csv", "x").tolist() == [[1, 2, 3]]
+    assert outputs_for(ECHO, folder / "a.csv", "x", ",").tolist() == [[1, 2, 3]]
     (folder / "a.csv").write_text("1,2,3\n")
-    assert rows_for(WIDTH, folder, folder / "a.csv", "x").tolist() == [[1, 2, 3]]
+    assert outputs_for(ECHO, folder / "a.csv", "x", ",").tolist() == [[1, 2, 3]]
 
 
 @pytest.mark.parametrize("inputs, sentence", [
@@ -191,8 +194,8 @@ def test_inputs_are_never_changed_to_fit(inputs, sentence):
     snapshot = SimpleNamespace(state=SimpleNamespace(server=SimpleNamespace(shared=shared)), start_private=private)
     trained = Trained(problem, None, snapshot, None)
     with pytest.raises(InputError, match=sentence):
-        trained.predict(inputs)
-    assert trained.predict([[1, 2, 3]]).shape == (1, 2)
+        trained.outputs(inputs, encoded=True)
+    assert trained.outputs([[1, 2, 3]], encoded=True).shape == (1, 2)
 
 
 @pytest.mark.parametrize("client", [[], 1.5, "²", "dee", 7, -1, True, np.zeros(2), "9" * 30])

@@ -109,9 +109,9 @@ def test_the_folder_holds_what_the_result_holds(result, folder):
 def test_loading_the_folder_gives_the_same_predictions(result, data, folder):
     inputs = data.test.inputs[:9]
     loaded = ct.load(folder)
-    np.testing.assert_array_equal(loaded.predict(inputs), result.predict(inputs))
+    np.testing.assert_array_equal(loaded.outputs(inputs), result.outputs(inputs))
     for client in (2, data.clients.names[5]):
-        np.testing.assert_array_equal(loaded.predict(inputs, client=client), result.predict(inputs, client=client))
+        np.testing.assert_array_equal(loaded.outputs(inputs, client=client), result.outputs(inputs, client=client))
 
 
 def test_loading_says_what_it_lacks(tmp_path, data):
@@ -122,11 +122,11 @@ def test_loading_says_what_it_lacks(tmp_path, data):
     with pytest.raises(ct.InputError, match=r"load\(folder, problem=\.\.\.\)"):
         ct.load(tmp_path / "run")
     loaded = ct.load(tmp_path / "run", problem=problem)
-    np.testing.assert_array_equal(loaded.predict(data.test.inputs), result.predict(data.test.inputs))
+    np.testing.assert_array_equal(loaded.outputs(data.test.inputs), result.outputs(data.test.inputs))
     with pytest.raises(ct.InputError, match="unknown client"):
-        loaded.predict(data.test.inputs, client="nobody")
+        loaded.outputs(data.test.inputs, client="nobody")
     with pytest.raises(ct.InputError, match="client 99 does not exist"):
-        loaded.predict(data.test.inputs, client=99)
+        loaded.outputs(data.test.inputs, client=99)
 
 
 def test_the_history_is_a_table(result):
@@ -160,7 +160,7 @@ def test_callbacks_see_the_whole_run(data, problem):
 def test_float64_is_a_setting_of_the_run_and_leaves_the_process_alone(data, problem):
     result = ct.run(problem, data, ct.fedavg(), rounds=1, precision="float64")
     assert {leaf.dtype for leaf in jax.tree.leaves(result.model.state.server.shared)} == {np.dtype("float64")}
-    assert result.predict(data.test.inputs).dtype == np.float64
+    assert result.outputs(data.test.inputs).dtype == np.float64
     assert jax.numpy.zeros(1).dtype == np.float32
 
 
@@ -280,12 +280,12 @@ def test_odd_sizes_and_kinds_of_data_train(make):
     result = ct.run(ct.logistic(data), data, ct.fedavg(batch_size=4), rounds=2, cohort=cohort)
     assert np.isfinite(result.final["train.personal.loss.mean"])
     assert (result.final["uploads"], result.final["rejected_uploads"]) == (2 * cohort, 0)
-    assert np.isfinite(result.predict(data.train.inputs[:1])).all()
+    assert np.isfinite(result.outputs(data.train.inputs[:1])).all()
 
 
 def test_a_client_is_called_by_its_name_even_if_that_is_a_number():
     rows = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32)
     data = ct.federation(rows, np.arange(30) % 2, np.repeat(["2", "5", "9"], 10), classes=2)
     result = ct.run(ct.logistic(data, split="all"), data, ct.independent(), rounds=2)
-    np.testing.assert_array_equal(result.predict(rows, client="2"), result.predict(rows, client=0))
-    np.testing.assert_array_equal(result.predict(rows, client="1"), result.predict(rows, client=1))
+    np.testing.assert_array_equal(result.outputs(rows, client="2"), result.outputs(rows, client=0))
+    np.testing.assert_array_equal(result.outputs(rows, client="1"), result.outputs(rows, client=1))

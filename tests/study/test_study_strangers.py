@@ -69,7 +69,7 @@ def test_an_engine_of_a_strangers_runs_a_study_and_agrees_with_ours(run):
             assert left[name] == pytest.approx(right[name], rel=1e-5)
     assert json.loads((folder / "summary.json").read_text())["workers"] == 3
     assert json.loads((folder / "study.json").read_text())["engine"] == {"name": "threads_engine:Threads", "workers": 3}
-    assert ct.load(folder).predict(np.zeros((1, 64)), client=0).shape == (1, 2)
+    assert ct.load(folder).outputs(np.zeros((1, 64)), client=0).shape == (1, 2)
 
 
 def test_a_strangers_engine_resumes_with_every_clients_row(run):

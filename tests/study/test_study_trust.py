@@ -126,7 +126,7 @@ def test_nothing_is_unpickled(run, monkeypatch):
     for name in ("load", "loads", "Unpickler"):
         monkeypatch.setattr(pickle, name, refuse)
     monkeypatch.setattr(np.lib._format_impl.pickle, "load", refuse)
-    assert ct.load(run).predict(np.zeros((1, 4))).shape == (1, 3)
+    assert ct.load(run).outputs(np.zeros((1, 4))).shape == (1, 3)
     pickled = io.BytesIO()
     np.save(pickled, np.array([{}, 1], object))
     Path("rows.npy").write_bytes(pickled.getvalue())
