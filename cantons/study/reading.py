@@ -165,7 +165,7 @@ def _too_deep(value: Any, levels: int) -> bool:
 
 
 def _check(table: Mapping[str, Any], needs: Mapping[str, Kind], file: Path, optional: bool = False) -> None:
-    """Every key is there, unless it is `optional`, and holds what it should; a table is checked before what is in it."""
+    """Every key is there, or `optional`, and holds what it should; a table is checked before what is in it."""
     for key, kind in needs.items():
         within, _, last = key.rpartition(".")
         holder = table[within] if within else table
