@@ -5,9 +5,10 @@
 The setting is that of asynchronous.py, with shared targets. There durations are drawn and time is virtual; here every
 job really takes its time, and the server moves on whatever arrives. A client's speed and the jitter of its jobs follow
 the same law as there, and each job sleeps accordingly. Some processes share the clients, and a process does one job at
-a time, so a job also waits for those of its process. Both step sizes are the best for the drawn durations: with real
-delays nobody can try 25 pairs on the same events. Each run writes its events; the local engine replays them to the same
-state, and the curves are those of the replay, held against closed forms. Needs pip install 'cantons[ray]'.
+a time, so a job also waits for those of its process. Both step sizes are those that asynchronous.py finds the best of
+25 pairs for drawn durations at tau = 50: events with real delays cannot be had a second time. Each run writes its
+events; the local engine replays them to the same state, and the curves are those of the replay, held against closed
+forms. Needs pip install 'cantons[ray]'.
 """
 
 from __future__ import annotations
@@ -39,12 +40,14 @@ import kit
 
 
 class Settings(NamedTuple):
-    setting: drawn_durations.Settings = drawn_durations.Settings(steps=(50,), epochs=50)
+    setting: drawn_durations.Settings = drawn_durations.Settings(steps=(50,), epochs=30)
+    factors: Mapping[str, tuple[float, float]] = {"drawn": (1.0, 4.0), "same": (1.0, 0.5), "buffer": (1.0, 4.0)}
     actors: int = 5
     seconds: float = 0.03  # the median over clients of how long a job sleeps
 
 
-QUICK = Settings(drawn_durations.QUICK._replace(epochs=5), actors=2, seconds=0.002)
+QUICK = Settings(drawn_durations.QUICK._replace(epochs=5), {name: (1.0, 0.5) for name in ("drawn", "same", "buffer")},
+                 actors=2, seconds=0.002)
 CLOCKS: Mapping[str, Mapping[str, Any]] = {"drawn": {}, "same": {"next": "same"}, "buffer": {"buffer": None}}
 
 
@@ -109,7 +112,7 @@ class Real(NamedTuple):
 def play_for_real(settings: Settings, bench: Bench, name: str, tau: int, folder: Path) -> Mapping[str, Any]:
     """Run one method on actors, replay what happened, and follow it by closed forms too."""
     given, method, rows = settings.setting, bench.methods[name], settings.setting.rows
-    inner, outer = bench.best(method, tau)
+    inner, outer = settings.factors[name]
     count = len(method.events.client)
     problem = in_parts(bench.data, given.shared)
     recipe = ct.ffgg(step_size=outer * bench.base[1] * method.answers / given.clients,

@@ -60,7 +60,7 @@ def test_the_run_is_the_local_one_bit_by_bit(connected):
         model.weight = np.full_like(model.weight, np.nan)
 
     one, other = (play(None, make_factory("client3", forget), engine=engine, callbacks=[each], precision="float64",
-                       progress=None)
+                       rounds=16, progress=None)
                   for engine, each in zip((None, ct.Ray(actors=3)), heard, strict=True))
     assert digest(one) == digest(other) and heard[0].sentences == heard[1].sentences
     assert one.final["rejected_clients"] == other.final["rejected_clients"] == ["client3"]
@@ -70,12 +70,12 @@ def test_the_run_is_the_local_one_bit_by_bit(connected):
 
 def test_a_run_that_was_interrupted_here_goes_on_there(connected, tmp_path):
     """The first Ctrl-C saves, and the models' own state travels with the checkpoint, either way."""
-    whole = digest(play(None))
+    whole = digest(play(None, rounds=16))
     for name, engines in (("there", (None, ct.Ray())), ("back", (ct.Ray(), None))):
         with pytest.raises(KeyboardInterrupt):
-            play(tmp_path / name, engine=engines[0],
-                 callbacks=[Heard(14, lambda: os.kill(os.getpid(), signal.SIGINT))])
-        assert digest(play(tmp_path / name, engine=engines[1], resume=True)) == whole
+            play(tmp_path / name, engine=engines[0], rounds=16,
+                 callbacks=[Heard(10, lambda: os.kill(os.getpid(), signal.SIGINT))])
+        assert digest(play(tmp_path / name, engine=engines[1], resume=True, rounds=16)) == whole
 
 
 def test_an_actor_that_dies_ends_the_run_which_goes_on_from_its_checkpoint(connected, tmp_path):
@@ -89,10 +89,10 @@ def test_an_actor_that_dies_ends_the_run_which_goes_on_from_its_checkpoint(conne
     factory = make_factory("client3", die_once)
     with pytest.raises(ct.InputError, match="an actor died, and with it what the models of its 3 clients, such as "
                                             "'client0', had learned; a run .* resume=True"):
-        play(tmp_path / "run", factory, engine=ct.Ray(actors=2))
+        play(tmp_path / "run", factory, engine=ct.Ray(actors=2), rounds=16)
     assert os.path.exists(mark)
-    resumed = play(tmp_path / "run", factory, engine=ct.Ray(actors=2), resume=True)
-    assert digest(resumed) == digest(play(None, factory))
+    resumed = play(tmp_path / "run", factory, engine=ct.Ray(actors=2), rounds=16, resume=True)
+    assert digest(resumed) == digest(play(None, factory, rounds=16))
 
 
 def test_an_error_says_whose_model_it_is_and_leaves_nothing_of_ray(nothing_is_left, tmp_path):
