@@ -12,7 +12,7 @@ from pathlib import Path
 
 from PIL import Image
 
-SIZE, SHOWN = (1100, 1400), (12, 20, 1088, 1028)  # of the window; left, top, right and bottom of what is kept
+SIZE, SHOWN = (1100, 1800), (12, 20, 1088, 1520)  # of the window; left, top, right and bottom of what is kept
 SCHEMES = {"light": 1, "dark": 0}
 
 
@@ -24,7 +24,7 @@ def main(report: Path) -> None:
                             f"--blink-settings=preferredColorScheme={scheme}", f"--user-data-dir={folder}/profile",
                             f"--window-size={SIZE[0]},{SIZE[1]}", f"--screenshot={shot}",
                             report.resolve().as_uri()], check=True, capture_output=True)
-            Image.open(shot).convert("RGB").crop(SHOWN).save(
+            Image.open(shot).convert("RGB").crop(SHOWN).quantize(256, kmeans=3, dither=Image.Dither.NONE).save(
                 Path(__file__).parent / "img" / f"demo_{name}.png", optimize=True)
 
 

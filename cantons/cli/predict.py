@@ -37,7 +37,7 @@ def as_text(model: ClientModel, outputs: np.ndarray, raw: bool = False) -> str:
     else:
         columns = {"prediction" if answers is outputs else "label": answers}
         if model.problem.outputs in ("logits", "log_odds"):
-            columns["probability"] = model.probabilities(outputs).max(axis=-1)
+            columns["probability"] = model.probabilities(outputs).max(axis=-1).astype(float).round(4)
     writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(zip(*(map(_plain, values.tolist()) for values in columns.values()), strict=True))

@@ -19,7 +19,7 @@ class Column(NamedTuple):
 
     name: str
     values: tuple[str, ...] | None = None  # of text: those that training rows have; None: it holds numbers
-    fill: float | None = None  # what a missing number becomes; None: none may be missing
+    fill: float | None = None  # what a missing number becomes, and 0 for text; None: no value may be missing
     indicator: bool = False  # a feature more is 1 where the value is missing
 
     @property

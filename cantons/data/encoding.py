@@ -196,7 +196,7 @@ class Encoding:
             if values.ndim != 1:
                 raise InputError(f"{which} has shape {values.shape}; give one value per row.")
             missing = is_missing(values)
-            if missing.any() and column.fill is None and not (column.values is not None and column.indicator):
+            if missing.any() and column.fill is None:
                 raise InputError(f"{which} has no value in {where(int(missing.argmax()))}, and the training data "
                                  "had one in every row; fill one in.")
             unseen[column.name] = int(column.unseen(values).sum())

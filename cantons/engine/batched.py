@@ -26,6 +26,7 @@ from cantons.engine.round import Arrays, travelling
 from cantons.engine.stepper import begin_run, progress_of, stepper_of
 from cantons.engine.varying import varying_options, with_reals
 from cantons.errors import InputError
+from cantons.phases import COMPILING, EVALUATING, FITTING, enter
 from cantons.protocol import (
     Algorithm,
     Array,
@@ -208,8 +209,10 @@ class BatchedSession:
 
     def _scored(self, states: State, side: str, common_start: bool) -> PyTree:
         if (side, common_start) not in self._scorers:
+            enter(COMPILING)
             self._scorers[side, common_start] = jax.jit(partial(self._scores, side, common_start)).lower(
                 self.common, self.own, states).compile()
+        enter(FITTING if side == "new" else EVALUATING)
         found = jax.device_get(self._scorers[side, common_start](self.common, self.own, states))
         if side not in self.runs[0].scored:
             return found

@@ -76,7 +76,7 @@ class Comparison(Findings):
         check_saved(Path(folder), overwrite)
         with keep_drawings() as drawings:
             page(self)
-        return write_files(self, drawings, Path(folder), overwrite)
+        return write_files(self, drawings, Path(folder))
 
     def __str__(self) -> str:
         return as_text(print_comparison, self)
@@ -166,7 +166,7 @@ def _written(found: Findings, page: Path, save_to: str | Path | None, overwrite:
     with keep_drawings() as drawings:
         write_page(found, page)
     if save_to is not None:
-        write_files(found, drawings, Path(save_to), overwrite)
+        write_files(found, drawings, Path(save_to))
     return Comparison(found.groups, found.reference, found.tuned, page)
 
 

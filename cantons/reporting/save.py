@@ -34,9 +34,11 @@ def check_saved(folder: Path, overwrite: bool) -> None:
                              "files in it with --overwrite (in Python: overwrite=True).")
 
 
-def save(found: Findings, drawings: Sequence[Drawing], folder: Path, overwrite: bool = False) -> list[Path]:
-    """Write every table and every figure to a folder; the files. Those of an earlier call that are not any more go."""
-    check_saved(folder, overwrite)
+def save(found: Findings, drawings: Sequence[Drawing], folder: Path) -> list[Path]:
+    """Write every table and every figure to a folder that was checked; the files.
+
+    Those of an earlier call that are not written any more are removed.
+    """
     make_folder(folder)
     before = _contents(folder)
     # First: a kill leaves a folder that we know again.
@@ -81,20 +83,24 @@ def as_markdown(rows: Sequence[Sequence[str]]) -> str:
 def as_latex(rows: Sequence[Sequence[str]]) -> str:
     r"""A tabular with the rules of the package booktabs.
 
-    >>> print(as_latex([["method", "worst 10%"], ["my_method", "0.5 ± 0.1"]]))
+    >>> print(as_latex([["method", "worst 10%"], ["my_method", "-0.5 ± 0.1"]]))
     \begin{tabular}{lr}
     \toprule
     method & worst 10\% \\
     \midrule
-    my\_method & 0.5 $\pm$ 0.1 \\
+    my\_method & $-$0.5 $\pm$ 0.1 \\
     \bottomrule
     \end{tabular}
     """
-    first, *others = (" & ".join("".join(LATEX.get(letter, letter) for letter in cell) for cell in row) + r" \\"
-                      for row in rows)
+    first, *others = (" & ".join(map(_in_latex, row)) + r" \\" for row in rows)
     columns = "l" + "r" * (len(rows[0]) - 1)
     return "\n".join([rf"\begin{{tabular}}{{{columns}}}", r"\toprule", first, r"\midrule", *others, r"\bottomrule",
                       r"\end{tabular}"])
+
+
+def _in_latex(cell: str) -> str:
+    """Words as they are, and a minus sign before a number in place of a hyphen."""
+    return re.sub(r"(?<![\w-])-(?=\d)", "$-$", "".join(LATEX.get(letter, letter) for letter in cell))
 
 
 def _write_table(path: Path, numbers: Sequence[Mapping[str, Any]], words: Sequence[Sequence[str]],

@@ -44,7 +44,7 @@ thead th { font-weight: 600; border-bottom: 1px solid var(--ink); border-top: 1.
            vertical-align: bottom; }
 tbody tr:last-child > * { border-bottom: 1.5px solid var(--ink); }
 th:first-child { text-align: left; padding-left: 0; font-weight: 400; position: sticky; left: 0;
-                 background: var(--paper); min-width: 6.5em; }
+                 background: var(--paper); min-width: 8em; }
 thead th:first-child { font-weight: 600; }
 .options td { white-space: normal; min-width: 4em; }
 .options tbody > tr > * { vertical-align: top; }

@@ -6,6 +6,20 @@ from pathlib import Path
 import numpy as np
 
 
+def features(column, values):
+    """One column as the model takes it: text one-hot, missing numbers filled in, a mark where a value is missing."""
+    missing = np.array([value is None or value != value or value == "" for value in values])
+    if missing.any() and column["fill"] is None:
+        raise ValueError(f"column {column['name']!r} has no value in row {missing.argmax()}; fill one in.")
+    if column["values"] is None:
+        own = np.array([[column["fill"] if missing[row] else float(values[row])] for row in range(len(values))])
+    else:
+        words = [str(int(value)) if isinstance(value, float | np.floating) and value.is_integer() else str(value)
+                 for value in values]
+        own = np.array([[word == known for known in column["values"]] for word in words], float)
+    return np.column_stack([own, missing]) if column["indicator"] else own
+
+
 class Model:
     def __init__(self, folder="."):
         self.about = json.loads((Path(folder) / "model.json").read_text("utf-8"))
@@ -22,8 +36,13 @@ class Model:
         if names and hasattr(rows, "keys"):
             if missing := [name for name in names if name not in rows]:
                 raise ValueError(f"the rows have no column {missing[0]!r}; give {', '.join(names)}.")
-            rows = np.stack([np.asarray(rows[name], float) for name in names], axis=1)
-        rows = np.asarray(rows)
+            rows = list(zip(*(rows[name] for name in names), strict=True))
+        if any(column["values"] is not None or column["fill"] is not None for column in how["columns"] or []):
+            if any(len(row) != len(names) for row in rows):
+                raise ValueError(f"give {', '.join(names)} in each row.")
+            rows = np.column_stack([features(how["columns"][place], [row[place] for row in rows])
+                                    for place in range(len(names))])
+        rows = np.asarray(rows) if not names else np.asarray(rows, float)
         if rows.ndim == 0 or rows[:1].size != np.prod(how["shape"]):
             raise ValueError(f"the rows have shape {rows.shape}; give {', '.join(names) or how['shape']} in each.")
         rows, scaling = rows.reshape(len(rows), *how["shape"]), how["scaling"]

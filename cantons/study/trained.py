@@ -72,9 +72,9 @@ class Trained(Displayed):
 
     def client(self, client: int | str | None = None) -> ClientModel:
         """The model of one client, by name or number, or the common one: scikit-learn's metrics take it."""
-        parts = self.parts(client)
-        return ClientModel(None if client is None else self.names[self._index(client)], self.problem, parts,
-                           self.encoding, self._apply(client), self.precision, self.input_shape)
+        parts, name = self.parts(client), None if client is None else self.names[self._index(client)]
+        return ClientModel(name, self.problem, parts, self.encoding and self.encoding.of(name), self._apply(client),
+                           self.precision, self.input_shape)
 
     def predict(self, rows: Any, client: int | str | None = None, *, encoded: bool = False) -> np.ndarray:
         """The label of each row, or the number where the model predicts numbers, by the common model or a client's.

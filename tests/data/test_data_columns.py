@@ -9,6 +9,7 @@ import pytest
 from cantons.data import csv, from_clients, read_csv
 from cantons.data.encoding import Encoding
 from cantons.errors import InputError, Notice
+from cantons.study.numpy_model import Model
 
 RANDOM = np.random.default_rng(3)
 ROWS = 60
@@ -41,6 +42,13 @@ def path(columns, tmp_path_factory):
 
 def back(encoding):
     return Encoding.from_json(json.loads(json.dumps(encoding.to_json())))
+
+
+def loader(encoding):
+    """What an exported model encodes rows with."""
+    model = Model.__new__(Model)
+    model.about = {"encoding": json.loads(json.dumps(encoding.to_json())), "inputs": {"dtype": "float32"}}
+    return model
 
 
 def populations(data):
@@ -79,6 +87,9 @@ def test_raw_rows_of_every_client_become_the_bits_of_its_inputs(path, columns, s
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", Notice)  # a value that no training row has
                 encoded = encoding.of(name).encode(own)
+            own["pressure"] = [float(value) if value not in ("", "NA", "nan") else None for value in own["pressure"]]
+            alone = loader(encoding.of(name)).encode(own)
+            np.testing.assert_allclose(alone, encoded, rtol=1e-6, atol=1e-6)
             assert encoded.dtype == data.train.inputs.dtype
             np.testing.assert_array_equal(in_order(encoded), in_order(rows_of(population, client)))
 
@@ -122,6 +133,8 @@ def test_unseen_and_missing_values_of_new_rows_are_said(path):
         inputs = encoding.encode([row, row | {"ward": "er", "pressure": 130.0}])
     features = list(encoding.feature_names)
     pressure = encoding.columns[2]
+    alone = loader(encoding).encode([[50, "moon", None, 2], [50, "er", 130.0, 2.0]])
+    np.testing.assert_array_equal(alone, inputs.astype(np.float32))
     np.testing.assert_array_equal(inputs[:, features.index("pressure")], [pressure.fill, 130])
     np.testing.assert_array_equal(inputs[:, features.index("pressure is missing")], [1, 0])
     np.testing.assert_array_equal(inputs[:, features.index("ward = er")], [0, 1])

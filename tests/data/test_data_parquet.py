@@ -67,7 +67,7 @@ def test_times_may_be_dates(file):
     ({"pixels": [[1.0], [None], [4.0]]}, {}, "column 'pixels' in .*some.parquet has no value in row 1"),
     ({"kind": ["a", None, "b"]}, {}, "column 'kind' in .*some.parquet has no value in row 1"),
     ({"pixels": [[1.0], [float("inf")], [4.0]]}, {}, r"inputs hold inf in row 0 \(from 0\) of client 'bob'"),
-    ({"pixels": ["a", "b", "c"]}, {}, "column 'pixels' in .*some.parquet holds 'a' in row 0"),
+    ({"pixels": ["1", "2", "c"]}, {}, "column 'pixels' in .*some.parquet holds 'c' in row 2"),
     ({"pixels": [{"bytes": b"1"}] * 3}, {}, "column 'pixels' in .* holds \"{'bytes'.* where a number belongs"),
     ({"who": [1.5, 2.5, 3.5]}, {}, r"client ids are of type float64 and shape \(3,\)"),
 ])
@@ -102,3 +102,14 @@ def test_a_column_that_unpacks_to_more_than_there_is_is_refused_before_it_is_rea
     monkeypatch.setattr("cantons.memory.available", lambda: 2**24)
     with pytest.raises(InputError, match=f"column '{name}' in .*some.parquet needs 0.022 GiB of memory, there"):
         read_parquet(path, inputs=name, targets="kind")
+
+
+def test_text_and_missing_values_are_encoded_and_columns_ignored(file):
+    columns = {"age": [31, None, 40, 25], "ward": ["icu", "er", None, "icu"], "id": list("pqrs"),
+               "sick": ["no", "yes", "no", "yes"], "who": ["ann", "bob", "ann", "bob"]}
+    data = parquet(file(columns), targets="sick", client="who", ignore=["id"], missing="mean", test=0)
+    assert data.encoding.feature_names == ("age", "age is missing", "ward = er", "ward = icu", "ward is missing")
+    np.testing.assert_array_equal(data.train.inputs, [[31, 0, 0, 1, 0], [40, 0, 0, 0, 1], [32, 1, 1, 0, 0],
+                                                      [25, 0, 0, 1, 0]])
+    with pytest.raises(InputError, match=r"column 'age' in .*some.parquet has no value in row 1 \(from 0\)"):
+        parquet(file(columns), targets="sick", client="who", ignore=["id"])

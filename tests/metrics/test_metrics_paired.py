@@ -44,6 +44,13 @@ def test_the_interval_is_that_of_a_mean_where_there_are_many_pairs():
                                        pytest.approx(values.mean() + 1.96 * error, abs=0.1 * error))
 
 
+def test_the_interval_is_the_percentile_interval_of_scipy():
+    values = np.random.default_rng(5).exponential(1.0, 40)
+    theirs = stats.bootstrap((values,), np.mean, n_resamples=20_000, method="percentile", rng=1).confidence_interval
+    found = paired(values)
+    assert (found.low, found.high) == (pytest.approx(theirs.low, abs=0.02), pytest.approx(theirs.high, abs=0.02))
+
+
 def test_an_interval_of_95_percent_holds_the_truth_about_that_often():
     random = np.random.default_rng(1)
     found = [paired(random.normal(1.0, 2.0, 30)) for _ in range(300)]

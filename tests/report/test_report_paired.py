@@ -12,7 +12,9 @@ import pytest
 import cantons as ct
 import cantons.reporting.markup
 from cantons.reporting import read_comparison
+from cantons.reporting.paired import conclude
 from cantons.reporting.save import as_latex, as_markdown
+from cantons.reporting.unasked import unasked_options
 from cantons.study.folder import Folder
 
 BASE = np.linspace(0.4, 0.9, 20)  # what twenty clients score by the reference
@@ -87,6 +89,30 @@ def test_a_gain_of_a_few_clients_is_not_one_over_clients(compared):
     few[:2] = 0.5
     found = compared({"base": np.zeros((8, 1)), "other": few + np.zeros((8, 1))})
     assert found.conclusion.endswith("other is better over seeds, but over clients no difference is seen.")
+
+
+@pytest.mark.parametrize("change", [
+    [0.01] * 18 + [-0.2, -0.3],  # nearly all gain a little, which the test sees; the mean is anybody's
+    [0.3] * 5 + [-0.01] * 15,  # the mean is above 0, which the interval sees; the test looks at ranks
+])
+def test_the_test_and_the_interval_must_agree_on_clients(compared, change):
+    found = compared({"base": np.zeros((8, 1)), "other": np.zeros((8, 1)) + change})
+    [row] = found.differences
+    assert (row["clients_p"] < 0.05) != (row["clients_low"] * row["clients_high"] > 0), "they do not agree here"
+    assert found.conclusion.endswith("over seeds, but over clients no difference is seen.")
+
+
+def test_clients_and_seeds_must_not_contradict_each_other(compared):
+    """As they might where each seed scores a sample of the clients."""
+    found = compared({"base": np.zeros((8, 1)), "other": gains(8)})
+    [one] = found.paired
+    turned = one.clients._replace(mean=-one.clients.mean, low=-one.clients.high, high=-one.clients.low)
+    assert "over seeds and over clients" not in conclude(found.groups, [one._replace(clients=turned)])
+
+
+def test_what_single_precision_cannot_tell_apart_is_the_same(compared):
+    found = compared({"base": np.zeros((6, 1)), "other": gains(6, mean=0, noise=1e-9)})
+    assert "all scores of other are the same, so no difference is seen" in found.conclusion
 
 
 def test_too_few_of_both_allow_nothing(compared):
@@ -178,6 +204,7 @@ def test_options_that_differ_unasked_are_listed(make_run, first, second, listed)
                              for name, algorithm in (("one", first), ("two", second))])
     assert found.unasked == listed
     assert all(line in str(found).replace("\n", " ") for line in listed)
+    assert unasked_options(found.groups, tuned=["algorithm.batch_size"]) == []
 
 
 def test_tables_and_figures_are_saved_as_files(compared, tmp_path):

@@ -181,7 +181,8 @@ def rows_of(folder):
 
 def test_the_fixture_left_nothing_behind(whole):
     assert sorted(path.name for path in whole.folder.iterdir()) == [
-        "checkpoints", "clients.csv", "environment.json", "metrics.jsonl", "study.json", "summary.json"]
+        "checkpoints", "clients.csv", "encoding.json", "environment.json", "metrics.jsonl", "study.json",
+        "summary.json"]
 
 
 @pytest.mark.parametrize("line", [b"", b"{}", b"[]", b"null", b"\xff\xfe", b'{"round": 4, "test', b'{"round": -1}',

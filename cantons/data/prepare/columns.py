@@ -39,7 +39,7 @@ def _fit(column: RawColumn, train: np.ndarray, missing: Missing, table: Table) -
     known = column.values[train][~absent[train]]
     indicator = bool(absent[train].any())
     if column.values.dtype.kind == "U":
-        return Column(column.name, tuple(np.unique(known).tolist()), indicator=indicator)
+        return Column(column.name, tuple(np.unique(known).tolist()), None if missing == "refuse" else 0.0, indicator)
     if missing == "refuse":
         return Column(column.name)
     if not len(known):

@@ -30,8 +30,8 @@ READERS: dict[str, Callable[..., Table]] = {".csv": read_csv, ".parquet": read_p
 
 @recorded
 def stream(path: str | Path, *, targets: str, client: str, time: str, inputs: str | list[str] | None = None,
-           regression: bool = False, step: Literal["row", "tick"] = "tick", ticks: Count | None = None,
-           test: Held = 0.2) -> Federation:
+           ignore: list[str] | None = None, regression: bool = False, step: Literal["row", "tick"] = "tick",
+           ticks: Count | None = None, test: Held = 0.2) -> Federation:
     """Rows with time stamps, which the online clock plays in order of time.
 
     path: a .csv, .parquet or .npz file.
@@ -39,6 +39,7 @@ def stream(path: str | Path, *, targets: str, client: str, time: str, inputs: st
     client: the column that says whose each row is.
     time: the column that says when each row came, in numbers or dates.
     inputs: the columns to learn from; all that are left if not given, or the array x of an archive.
+    ignore: columns to leave alone, in a table.
     regression: targets are numbers; otherwise they are labels.
     step: "row" makes every row a step of its own, "tick" cuts the time into equal steps.
     ticks: how many such steps; as many as the client has rows who has most, if not given.
@@ -48,7 +49,11 @@ def stream(path: str | Path, *, targets: str, client: str, time: str, inputs: st
         read = READERS.get(Path(path).suffix)
     if read is None:
         raise InputError(f"cannot read a stream from {Path(path).name}; give a file that ends in {', '.join(READERS)}.")
-    given = {} if inputs is None else {"inputs": inputs}
+    given: dict[str, Any] = {} if inputs is None else {"inputs": inputs}
+    if ignore:
+        if read is read_npz:
+            raise InputError("ignore is for columns of tables, and an archive has one array of inputs; leave it out.")
+        given["ignore"] = ignore
     rows = as_stream(read(path, targets=targets, client=client, time=time, regression=regression, **given))
     if step == "tick" and ticks is None:
         ticks = int(np.bincount(rows.client).max())
