@@ -103,21 +103,23 @@ def test_an_error_says_whose_model_it_is_and_leaves_nothing_of_ray(nothing_is_le
     assert wait_until(lambda: not ray_processes().keys() - before.keys())
 
 
-def test_a_ctrl_c_while_models_work_leaves_nothing_of_ray(nothing_is_left):
+def test_a_ctrl_c_while_models_work_leaves_nothing_of_ray(nothing_is_left, tmp_path):
     """The second one acts at once, also while an actor is busy for longer than anybody would wait."""
-    before = ray_processes()
+    before, mark = ray_processes(), str(tmp_path / "lingers")
 
     def linger(model):
+        Path(mark).touch()
         time.sleep(600)
 
     def press_twice():
+        assert wait_until(lambda: os.path.exists(mark), seconds=300)
         for _ in range(2):
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(1.0)
 
-    timer = threading.Timer(3.0, press_twice)
+    threading.Thread(target=press_twice).start()
     with pytest.raises(KeyboardInterrupt):
-        play(None, make_factory("client3", linger), engine=ct.Ray(actors=2), callbacks=[Heard(2, timer.start)])
+        play(None, make_factory("client3", linger), engine=ct.Ray(actors=2))
     assert wait_until(lambda: not ray_processes().keys() - before.keys())
 
 
