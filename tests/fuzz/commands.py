@@ -26,7 +26,8 @@ by_kind = {"study": ["rounds.toml", "csv.toml", "online.toml"], "studies": ["rou
            "kind": sorted(REGISTRY), "name": PARTS + ["rounds.toml", "cantons.algorithm:fedavg"],
            "algorithms": sorted(REGISTRY["algorithm"]), "client": ["0", "1", "ann"], "array": ["x", "y"],
            "reference": ["rounds", "fedavg"], "plot": ["new.png", "new.svg", "thesis.tex"],
-           "out": ["new", "results/x", "run", "sound", "x.html", "thesis.tex"]}
+           "methods": ["fedprox", "fedavg; rounds=1", "scaffold; problem.split=*bias; name=a", "cohort=2"],
+           "save": ["new", "thesis.tex", "notes"], "out": ["new", "results/x", "run", "sound", "x.html", "thesis.tex"]}
 
 
 @st.composite
@@ -59,7 +60,7 @@ def _value(draw: st.DrawFn, parameter: click.Parameter) -> str:
     if name in ("changes", "grids"):
         return draw(_change(odd, name == "grids"))
     if isinstance(parameter.type, click.Path):
-        anywhere = INSIDE + PATHS + OUTSIDE * (name not in ("out", "plot"))
+        anywhere = INSIDE + PATHS + OUTSIDE * (name not in ("out", "plot", "save"))
         return draw(st.sampled_from(anywhere if odd else by_kind.get(name, PATHS)))
     return draw(st.sampled_from(ODD + by_kind.get(name, []) if odd else by_kind.get(name, ["x"])))
 
