@@ -99,6 +99,10 @@ class Model:
         """The label of each raw row; or a number, where the model predicts numbers."""
         return self.answer(self.outputs(rows))
 
+    def predict_proba(self, rows):
+        """The probability of each class for raw rows, in the order of `about["classes"]`."""
+        return self.probabilities(self.outputs(rows))
+
     def answer(self, outputs):
         """The labels that outputs stand for."""
         if self.about["outputs"] in ("logits", "scores"):
@@ -107,6 +111,8 @@ class Model:
 
     def probabilities(self, outputs):
         """The probability of each class, where outputs are logits, or the log odds of the second of two."""
+        if self.about["outputs"] not in ("logits", "log_odds"):
+            raise ValueError(f"this model's outputs are no probabilities ({self.about['outputs']}); use predict.")
         logits = outputs if self.about["outputs"] == "logits" else np.stack([0 * outputs, outputs], axis=-1)
         powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
         return powers / powers.sum(axis=-1, keepdims=True)

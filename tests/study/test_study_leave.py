@@ -288,10 +288,12 @@ def test_what_leaves_predicts_as_it_did_here(problem, tmp_path):
         np.testing.assert_array_equal(alone.predict(rows), model.predict(columns))
     assert len(set(alone.predict(rows).tolist())) > 1
     if problem.outputs in ("logits", "log_odds"):
-        np.testing.assert_allclose(alone.probabilities(alone.outputs(rows)), model.predict_proba(rows), atol=1e-4)
+        np.testing.assert_allclose(alone.predict_proba(rows), model.predict_proba(rows), atol=1e-4)
     else:
         with pytest.raises(ct.InputError, match="no probabilities"):
             model.predict_proba(rows)
+        with pytest.raises(ValueError, match="no probabilities"):
+            alone.predict_proba(rows)
     if PROGRAMS:
         program = export.deserialize(bytearray((tmp_path / "out" / "model.jax").read_bytes()))
         np.testing.assert_allclose(program.call(alone.encode(rows)), model.outputs(rows), rtol=1e-5, atol=1e-5)
