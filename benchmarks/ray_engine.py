@@ -1,4 +1,4 @@
-"""What the engine `ray` costs: messages of a round, memory of a message, throughput, and the death of an actor.
+"""What the engine `ray` costs: messages of a round, memory, throughput, the death of an actor, and local models.
 
     python benchmarks/ray_engine.py [--rounds 300] [--only overhead]
 
@@ -21,6 +21,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import cantons as ct
+from cantons.local_models.host import ProcessHost
+from cantons.local_models.ray_host import RayHost
+from cantons.local_models.server_side import server_problem
+from cantons.local_models.session import LocalModels
 from cantons.protocol import Algorithm, Parts, PyTree, Recipe, Sum
 
 
@@ -139,10 +143,63 @@ def recovery():
         session.close()
 
 
+class Working:
+    """A local model that takes 5 ms to predict and to learn: it waits, as for another program, or it computes."""
+
+    def __init__(self, waits):
+        self.waits = waits
+
+    def predict(self, x):
+        self.work()
+        return np.zeros(len(x))
+
+    def update(self, x, y, shared_prediction):
+        self.work()
+
+    def work(self):
+        if self.waits:
+            time.sleep(0.005)
+        else:
+            until = time.process_time() + 0.005
+            while time.process_time() < until:
+                pass
+
+
+def models(steps):
+    """An online step of 20 clients with local models of their own, in one process and on two actors."""
+    data = clients(20, 10, 6, classes=2)
+    problem = server_problem(ct.residual(data, shared_features=[0, 1, 2], private_features=[3, 4, 5], loss="squared",
+                                         labels="sign"))
+    for kind, waits in (("wait", True), ("compute", False)):
+        for name, make in (("one process", lambda models, names: ProcessHost(dict(enumerate(models)), names)),
+                           ("2 actors", lambda models, names: RayHost(ct.Ray(actors=2), models, names))):
+            host = make([Working(waits) for _ in range(20)], data.clients.names)
+            try:
+                took = np.median(step_times(host, problem, data, steps))
+            finally:
+                host.close()
+            print(f"a step of 20 local models that {kind} for 5 ms twice, {name}: {1e3 * took:.0f} ms", flush=True)
+
+
+def step_times(host, problem, data, steps):
+    """Seconds of each online step, after two to warm up."""
+    recipe = ct.fedres_online_sgd(alignment="paired")
+    algorithm, clock = recipe.build(problem, data.population), ct.online().build(data.population)
+    session = LocalModels(host).start([Parts(problem, recipe, algorithm, clock, data, None, 0)])
+    state, found = session.begin(), []
+    session.prepare(state)
+    for done in range(steps + 2):
+        began = time.perf_counter()
+        state = session.advance(state, done + 1)
+        found.append(time.perf_counter() - began)
+    session.close()
+    return np.array(found[2:])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=300)
-    parser.add_argument("--only", nargs="*", default=["overhead", "memory", "throughput", "recovery"])
+    parser.add_argument("--only", nargs="*", default=["overhead", "memory", "throughput", "recovery", "models"])
     asked = parser.parse_args()
     print(f"JAX {jax.__version__}, Ray {import_module('ray').__version__}, {os.cpu_count()} cores, load "
           f"{os.getloadavg()[0]:.1f}", flush=True)
@@ -154,6 +211,8 @@ def main():
         throughput(max(5, asked.rounds // 10))
     if "recovery" in asked.only:
         recovery()
+    if "models" in asked.only:
+        models(max(5, asked.rounds // 10))
     return 0
 
 

@@ -38,7 +38,12 @@ def from_log(contexts: PyTree, actions: ArrayLike, rewards: ArrayLike, propensit
     (('buy', 'skip'), [0, 1, 1, 0])
     """
     known, targets = check_log(actions, rewards, propensities, names)
-    return replace(federation(contexts, targets, clients, **options), actions=known)
+    return as_log(federation(contexts, targets, clients, **options), known)
+
+
+def as_log(data: Federation, actions: tuple[str, ...]) -> Federation:
+    """The federation as the log of a bandit with these actions, by whose names a model answers."""
+    return replace(data, actions=actions, encoding=data.encoding and replace(data.encoding, classes=actions))
 
 
 def check_log(actions: ArrayLike, rewards: ArrayLike, propensities: ArrayLike, names: Sequence[Any] | None = None,

@@ -13,7 +13,6 @@ from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
 
 from cantons.engine.ray_cluster import Cluster
-from cantons.engine.shard import Share, Work
 from cantons.errors import InputError
 
 BIRTH_SECONDS = 120.0  # how long a new actor may take to answer before its shards go to the others
@@ -31,12 +30,12 @@ class Call(NamedTuple):
 
 
 class Actors:
-    """The actors of one session; `make(number)` is a shard's share as the server has it now."""
+    """The actors of one session. A shard is `make(work, share(number))`: its share is as the server has it now."""
 
-    def __init__(self, cluster: Cluster, count: int, gpus: float, work: Work, make: Callable[[int], Share],
-                 notice: Callable[[str], None]):
+    def __init__(self, cluster: Cluster, count: int, gpus: float, make: Callable[[Any, Any], Any], work: Any,
+                 share: Callable[[int], Any], notice: Callable[[str], None]):
         self._ray, self._cluster, self._count, self._gpus = cluster.ray, cluster, count, gpus
-        self._make, self._notice = make, notice
+        self._make, self._share, self._notice = make, share, notice
         self._alive: list[Any] = []
         self._born: dict[Any, tuple[Any, float]] = {}  # {first answer: (actor, when to give it up)}
         self._homes: dict[int, Any] = {}  # {shard: actor}
@@ -110,7 +109,7 @@ class Actors:
         number = call.number
         if number not in self._homes:
             actor = self._homes[number] = self._home()
-            self._opened[number] = actor.open.remote(number, self._work, self._make(number))
+            self._opened[number] = actor.open.remote(number, self._make, self._work, self._share(number))
         actor = self._homes[number]
         self._waiting[actor.call.remote(number, call.method, *call.arguments)] = call, actor
 

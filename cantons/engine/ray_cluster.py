@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from math import ceil
@@ -102,8 +103,9 @@ class Cluster:
         read_token()
         before = signal.getsignal(signal.SIGTERM)
         try:
+            self._ask_for_entry(address)
             self.ray.init(address=address, log_to_driver=False, logging_level="ERROR", configure_logging=False)
-        except ConnectionError as error:
+        except (ConnectionError, self.ray.exceptions.AuthenticationError) as error:
             raise InputError(f"the Ray cluster at {address} does not let this process in; set RAY_AUTH_MODE=token, and "
                              "RAY_AUTH_TOKEN to the cluster's, and run on one of its machines.") from error
         except (RuntimeError, ValueError) as error:  # Ray compares its version and Python's
@@ -111,6 +113,11 @@ class Cluster:
         self._connected = True
         if threading.current_thread() is threading.main_thread():  # Ray takes SIGTERM for itself
             signal.signal(signal.SIGTERM, before)
+
+    def _ask_for_entry(self, address: str) -> None:
+        """Raise AuthenticationError at once for a wrong token: `ray.init` tries again for 20 seconds."""
+        with suppress(self.ray.exceptions.RpcError):  # whatever else is wrong, `ray.init` says it
+            import_module("ray._raylet").GcsClient(address=address)
 
     def _check_versions(self) -> None:
         """Refuse nodes that would compute with other packages than this process."""

@@ -53,6 +53,7 @@ class RayEvents(RaySession):
         message = self._actors.put(self._message(state, 0))
         slot = Slot(*(leaf[0] for leaf in slots))._replace(id=self._deals["clients"].place[0])
         self._actors.ask("job", [(message, slot, self._row(0))] * self.options.actors)
+        self._since = time.monotonic()  # to compile is no client's delay
 
     def advance(self, state: State, until: int) -> State:
         assert self._actors is not None

@@ -23,7 +23,7 @@ from cantons.engine.mapping import Fanout
 from cantons.engine.ray_actors import Actors
 from cantons.engine.ray_cluster import Cluster
 from cantons.engine.round import Arrays, Opening, close_round, open_round, travelling
-from cantons.engine.shard import Answer, Question, Sent, Share, Work
+from cantons.engine.shard import Answer, Question, Sent, Shard, Share, Work
 from cantons.engine.shares import deal, scatter
 from cantons.engine.stepper import begin_run, progress_of
 from cantons.protocol import Evaluation, Message, Parts, PyTree, Snapshot, Start, State, Upload
@@ -72,7 +72,7 @@ class RaySession:
         state = jax.jit(lambda arrays, key, parts: begin(arrays, key, parts))(self._all, self._start_key, start)
         if self._actors is None:
             self._cluster = Cluster(self.options.address, self.options.actors, self.options.gpus)
-            self._actors = Actors(self._cluster, self.options.actors, self.options.gpus, self._work(state),
+            self._actors = Actors(self._cluster, self.options.actors, self.options.gpus, Shard, self._work(state),
                                   self._share, self.notice)
         return self._use(state)
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-from cantons.engine.shard import Shard, Share, Work
 
 GPU_MEMORY = 0.9  # what actors take of a GPU's memory in all
 
@@ -15,12 +14,12 @@ class Worker:
     """Some shards of clients in one process."""
 
     def __init__(self) -> None:
-        self._shards: dict[int, Shard] = {}
+        self._shards: dict[int, Any] = {}
 
-    def open(self, number: int, work: Work, share: Share) -> None:
+    def open(self, number: int, make: Callable[[Any, Any], Any], work: Any, share: Any) -> None:
         """Begin with a shard, or anew."""
         self._shards.pop(number, None)  # before the new one takes memory
-        self._shards[number] = Shard(work, share)
+        self._shards[number] = make(work, share)
 
     def call(self, number: int, method: str, *arguments: Any) -> Any:
         """What a shard's method gives."""

@@ -21,7 +21,7 @@ from cantons.engine.local import Local
 from cantons.engine.mapping import Fanout
 from cantons.engine.round import Arrays, round_keys
 from cantons.local_models.clients import Clients
-from cantons.local_models.local_model import LocalModel
+from cantons.local_models.host import Host, Lesson
 from cantons.local_models.predictions import Predicted, StepExamples, with_outputs, with_silent_models
 from cantons.local_models.server_side import server_algorithm
 from cantons.protocol import (
@@ -45,16 +45,16 @@ from cantons.protocol import (
 
 
 class LocalModels:
-    """The engine of clients that bring their models: `models` has one for each client, in their order.
+    """The engine of clients that bring their models: `host` holds one for each client, and is closed by its owner.
 
     It runs problems made by `server_problem`. With `save` the models are in its snapshots, and must be ones that can be
-    saved.
+    saved. Where the models are makes no other numbers, so it is no option.
     """
 
     name = "local_models"
 
-    def __init__(self, models: Sequence[LocalModel], save: bool = False):
-        self.models, self.save = models, save
+    def __init__(self, host: Host, save: bool = False):
+        self.host, self.save = host, save
 
     def options(self) -> dict[str, Any]:
         return {}
@@ -70,7 +70,7 @@ class LocalModels:
 
     def start(self, runs: Sequence[Parts], notice: Callable[[str], None] = lambda sentence: None) -> Session:
         (run,) = runs
-        return Session(run, self.models, self.save, notice)
+        return Session(run, self.host, self.save, notice)
 
     def together(self) -> Engine | None:
         return None
@@ -95,20 +95,21 @@ class Now(NamedTuple):
 class Session:
     """A run whose clients bring their models. A step is three: they predict, the server learns, and they learn."""
 
-    def __init__(self, run: Parts, models: Sequence[LocalModel], save: bool, notice: Callable[[str], None]):
+    def __init__(self, run: Parts, host: Host, save: bool, notice: Callable[[str], None]):
         joint, online = run.problem.residual, run.clock.online
         assert online is not None and joint is not None and joint.private_features is not None
         self.joint, self.online, self.local_features = joint, online, joint.private_features
         outputs = _output_shape(run.problem, joint, run.data)
         data = with_silent_models(run.data, outputs)
         self.save = save
-        self.clients = Clients(models, run.data.clients.names, outputs, notice)
+        self.clients = Clients(host, run.data.clients.names, outputs, notice)
         self.rows = floats(sides_of(data)["clients"])  # on the host, for the models to predict
         self.server = Local(devices=1).start([run._replace(
             algorithm=server_algorithm(run.algorithm), clock=_with_silence(run.clock), data=data)])
         self._step: Any = None
 
     def begin(self, initial: Start | tuple[PyTree, PyTree] | None = None) -> Now:
+        self.clients.host.open()
         return self._now(self.server.begin(initial))
 
     def restore(self, snapshots: Sequence[Snapshot]) -> Now:
@@ -141,7 +142,7 @@ class Session:
         sides = self.server.sides | {"clients": self._predict_all(f"evaluation after step {int(now.state.round)}")}
         (found,) = self.server.evaluate(now.state, sides)
         progress = found.progress._replace(left_out=self.clients.is_left_out())
-        return [found._replace(progress=progress, columns={"model": self.clients.kinds})]
+        return [found._replace(progress=progress, columns={"model": self.clients.host.kinds})]
 
     def whole(self, now: Now) -> list[Snapshot]:
         (snapshot,) = self.server.whole(now.state)
@@ -151,7 +152,7 @@ class Session:
         return self.server.travel(now.state)
 
     def about(self) -> dict[str, Any]:
-        return {"devices": 1, "clients_at_once": 1}
+        return {"devices": 1, **self.clients.host.about()}
 
     def close(self) -> None:
         self.server.close()
@@ -162,13 +163,13 @@ class Session:
     def _advance_by_one(self, now: Now) -> Now:
         state, meeting = now
         outputs, actors = self._no_outputs(), np.flatnonzero(meeting.acts).tolist()
-        for index in actors:
-            for answer in self.clients.predict(index, {"now": meeting.x[index]}, f"step {int(state.round)}").values():
-                outputs[index] = answer
+        asked = {index: {"now": meeting.x[index]} for index in actors}
+        for index, found in self.clients.predict(asked, f"step {int(state.round)}").items():
+            outputs[index] = found["now"]
         # Dispatched now, looked at when the models have learned: the two take place at the same time.
         state, following = self._step(self.server.arrays, state, outputs, self.clients.is_left_out())
-        for index in actors:
-            self.clients.update(index, meeting.x[index], meeting.y[index], meeting.shared_prediction[index])
+        self.clients.update({index: Lesson(meeting.x[index], meeting.y[index], meeting.shared_prediction[index])
+                             for index in actors})
         return Now(state, jax.device_get(following))
 
     def _meeting(self, arrays: Arrays, state: State) -> Meeting:
@@ -190,12 +191,13 @@ class Session:
     def _predict_all(self, when: str) -> dict[str, Any]:
         """Every set of the clients' examples, with what each client's model predicts for its rows."""
         outputs = {name: np.zeros_like(examples.inputs.outputs) for name, examples in self.rows.items()}
-        for index in range(len(self.clients.names)):
-            own = {name: slice(examples.starts[index], examples.starts[index] + examples.sizes[index])
-                   for name, examples in self.rows.items() if examples.sizes[index]}
-            sets = {name: self._seen(name, part) for name, part in own.items()}
-            for name, answer in self.clients.predict(index, sets, when).items():
-                outputs[name][own[name]] = answer
+        own = {index: {name: slice(examples.starts[index], examples.starts[index] + examples.sizes[index])
+                       for name, examples in self.rows.items() if examples.sizes[index]}
+               for index in range(len(self.clients.names))}
+        asked = {index: {name: self._seen(name, part) for name, part in parts.items()} for index, parts in own.items()}
+        for index, found in self.clients.predict(asked, when).items():
+            for name, answer in found.items():
+                outputs[name][own[index][name]] = answer
         return {name: with_outputs(examples, outputs[name]) for name, examples in self.server.sides["clients"].items()}
 
     def _seen(self, name: str, part: slice) -> Any:

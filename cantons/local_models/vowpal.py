@@ -59,6 +59,16 @@ class VowpalWabbit:
     def why_not_saved(self) -> str:
         return self._trial
 
+    def __getstate__(self) -> dict[str, Any]:
+        """To be pickled; the workspace is no Python object."""
+        if self.why_not_saved():
+            raise TypeError(f"Vowpal Wabbit {self.why_not_saved()}")
+        return {"arguments": self.arguments, "state": self.get_state()}
+
+    def __setstate__(self, pickled: dict[str, Any]) -> None:
+        self.__init__(pickled["arguments"])  # type: ignore[misc]
+        self.set_state(pickled["state"])
+
     @cached_property
     def _trial(self) -> str:
         found = try_saving(lambda: VowpalWabbit(self.arguments), columns=3)

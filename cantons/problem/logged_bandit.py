@@ -29,7 +29,7 @@ from cantons.problem.bandit import of_actions
 from cantons.problem.losses import Loss
 from cantons.problem.shaped import Shaped
 from cantons.problem.split import SPLITS, Split
-from cantons.protocol import Array, Key, Problem, PyTree
+from cantons.protocol import Array, Dense, Key, Problem, PyTree
 from cantons.ranges import Count, NonNegative, checked
 
 PARTS = ("rewards", "model")  # what is predicted with, and, for "dr", the second model
@@ -59,7 +59,7 @@ def logged_bandit(data: Shaped, model: Architecture, *, estimator: Literal["ips"
                              "actions": kinds, "split": split if isinstance(split, str) else dict(split), "l2": l2}
     spec = {**about, "model": {"name": model.name, **model.options}} if isinstance(model, Named) else None
     both = f"*/{split}" if doubly and isinstance(split, str) and split not in SPLITS else split  # a pattern
-    problem = assemble(_pair(network) if doubly else network, Loss(loss), both, l2, spec)
+    problem = assemble(_pair(network) if doubly else network, Loss(loss, outputs="scores"), both, l2, spec)
 
     def predict(shared, private, inputs):
         values = problem.predict(shared, private, inputs)
@@ -75,8 +75,15 @@ def logged_bandit(data: Shaped, model: Architecture, *, estimator: Literal["ips"
                  "reward_dr": of_actions(model_of_rewards, greedy) + weights * error}
         return found | ({"true_reward": of_actions(targets["rewards"], greedy)} if "rewards" in targets else {})
 
+    if doubly and problem.dense is not None:  # the second model is for training alone
+        problem = problem._replace(dense=lambda shared, private: [Dense(_join(problem, shared, private)[PARTS[0]])])
     return problem._replace(predict=predict, score=score, maximise=("reward", "reward_dr", "true_reward"),
                             convex=None if doubly else convex_if_linear(model, l2, split))
+
+
+def _join(problem: Problem, shared: PyTree, private: PyTree) -> PyTree:
+    assert problem.join is not None
+    return problem.join(shared, private)
 
 
 def ips_loss(values: Array, targets: PyTree) -> Array:

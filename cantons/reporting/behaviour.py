@@ -72,8 +72,8 @@ def _who_lies(group: Group) -> str:
     how = ", ".join(f"{key} {value}" for key, value in options.items() if key != "name" and value is not None)
     names = [str(name) for name in study["byzantine"]["clients"]]
     drawn = "; each seed draws its own" if study["byzantine"].get("count") and len(group.runs) > 1 else ""
-    return (f"{len(names)} of {study['data']['population']} clients lie: {listed(names, 12)}{drawn}. Their attack is "
-            f"{options['name']}{f' with {how}' if how else ''}.")
+    return (f"{len(names)} of {study['data']['population']} clients lie: {listed(names or ['nobody'], 12)}{drawn}. "
+            f"Their attack is {options['name']}{f' with {how}' if how else ''}.")
 
 
 def diagnosed(groups: Sequence[Group]) -> str:

@@ -6,17 +6,45 @@ from pathlib import Path
 import numpy as np
 
 
+def is_missing(value):
+    """Is there no value? None, NaN and pandas' two kinds of nothing, which are no truth values."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
+
+
+def as_number(value, name, row):
+    """A number, or NaN for what files have where they have none."""
+    if is_missing(value) or (isinstance(value, str) and value.strip().lower() in ("", "na", "n/a", "nan", "null")):
+        return np.nan
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"column {name!r} holds {value!r} in row {row} (from 0), where a number belongs.") from None
+
+
+def as_word(value):
+    """Text, and of a whole number its digits; "" for what is not there."""
+    whole = isinstance(value, float | np.floating) and value.is_integer()
+    return "" if is_missing(value) else str(int(value) if whole else value)
+
+
 def features(column, values):
     """One column as the model takes it: text one-hot, missing numbers filled in, a mark where a value is missing."""
-    missing = np.array([value is None or value != value or value == "" for value in values])
-    if missing.any() and column["fill"] is None:
-        raise ValueError(f"column {column['name']!r} has no value in row {missing.argmax()}; fill one in.")
+    name, array = column["name"], np.asarray(values)
     if column["values"] is None:
-        own = np.array([[column["fill"] if missing[row] else float(values[row])] for row in range(len(values))])
+        numbers = array if array.dtype.kind in "biuf" else [as_number(*each) for each in zip(
+            values, [name] * len(array), range(len(array)), strict=True)]
+        own = np.asarray(numbers, float)[:, None]
+        missing = np.isnan(own[:, 0])
+        if np.isinf(own).any():
+            raise ValueError(f"column {name!r} is infinite in row {np.isinf(own).argmax()} (from 0).")
+        own = np.where(np.isnan(own), column["fill"] or 0.0, own)
     else:
-        words = [str(int(value)) if isinstance(value, float | np.floating) and value.is_integer() else str(value)
-                 for value in values]
+        words = [as_word(value) for value in values]
+        missing = np.array([word == "" for word in words], bool)
         own = np.array([[word == known for known in column["values"]] for word in words], float)
+        own = own.reshape(len(words), len(column["values"]))
+    if missing.any() and column["fill"] is None:
+        raise ValueError(f"column {name!r} has no value in row {missing.argmax()} (from 0); fill one in.")
     return np.column_stack([own, missing]) if column["indicator"] else own
 
 
@@ -30,19 +58,22 @@ class Model:
             array["dtype"]]).reshape(array["shape"]) for name, array in arrays.items()}
 
     def encode(self, rows):
-        """Raw rows as the model takes them: an array, or {column: values}, as a data frame also is."""
+        """Raw rows as the model takes them: {column: values}, as a data frame also is; dicts or lists; an array."""
         how = self.about["encoding"]
         names = [column["name"] for column in how["columns"] or []]
+        if names and not hasattr(rows, "keys") and len(rows) and hasattr(rows[0], "keys"):  # as csv.DictReader gives
+            rows = {name: [row[name] for row in rows] for name in names if all(name in row for row in rows)}
         if names and hasattr(rows, "keys"):
             if missing := [name for name in names if name not in rows]:
                 raise ValueError(f"the rows have no column {missing[0]!r}; give {', '.join(names)}.")
-            rows = list(zip(*(rows[name] for name in names), strict=True))
-        if any(column["values"] is not None or column["fill"] is not None for column in how["columns"] or []):
-            if any(len(row) != len(names) for row in rows):
+            rows = [rows[name] for name in names]
+        elif names:
+            if any(np.shape(row) != (len(names),) for row in rows):
                 raise ValueError(f"give {', '.join(names)} in each row.")
-            rows = np.column_stack([features(how["columns"][place], [row[place] for row in rows])
-                                    for place in range(len(names))])
-        rows = np.asarray(rows) if not names else np.asarray(rows, float)
+            rows = rows.T if hasattr(rows, "T") else list(zip(*rows, strict=True)) or [()] * len(names)
+        if names:
+            rows = np.column_stack([features(*each) for each in zip(how["columns"], rows, strict=True)])
+        rows = np.asarray(rows)
         if rows.ndim == 0 or rows[:1].size != np.prod(how["shape"]):
             raise ValueError(f"the rows have shape {rows.shape}; give {', '.join(names) or how['shape']} in each.")
         rows, scaling = rows.reshape(len(rows), *how["shape"]), how["scaling"]

@@ -39,12 +39,16 @@ MAYBE_FRACTION = Kind("a number between 0 and 1, or null", lambda value: value i
 CHECKSUM = Kind("a checksum", lambda value: isinstance(value, str) or COUNT.holds(value))
 PRECISION = Kind('"float32" or "float64"', lambda value: value in ("float32", "float64"))
 LIST = Kind("a list of words", lambda value: isinstance(value, list) and all(isinstance(each, str) for each in value))
+LIARS = Kind("null, or a table with an attack and the names of clients", lambda value: value is None or (
+    isinstance(value, dict) and isinstance(value.get("attack"), dict) and TEXT.holds(value["attack"].get("name"))
+    and LIST.holds(value.get("clients"))))
 
 # What study.json must have to be shown, and what more to be run again; keys are dotted.
 SHOWN = {"name": TEXT, "seed": COUNT, "rounds": COUNT, "algorithm": TABLE, "algorithm.name": TEXT, "data": TABLE,
          "data.name": TEXT, "data.population": COUNT, "data.examples": COUNT, "data.checksum": CHECKSUM}
 LOADED = SHOWN | {"precision": PRECISION, "validation": MAYBE_FRACTION, "data.made_by": MAYBE_TABLE,
                   "problem": MAYBE_TABLE, "clock": TABLE, "clock.name": TEXT}
+WHERE_THERE = {"data.notes": LIST, "byzantine": LIARS}  # what it may have
 PLACE = {"python": TEXT, "system": TEXT, "machine": TEXT, "versions": TABLE, "devices": LIST}
 
 
@@ -55,6 +59,7 @@ def read_study(folder: Path, needs: Mapping[str, Kind]) -> dict[str, Any]:
         raise InputError(f"{folder} is not a run folder: it has no {file.name}.")
     study = read_table(file)
     _check(study, needs, file)
+    _check(study, WHERE_THERE, file, optional=True)
     return study
 
 
@@ -159,11 +164,13 @@ def _too_deep(value: Any, levels: int) -> bool:
     return levels == 0 or any(_too_deep(each, levels - 1) for each in inner)
 
 
-def _check(table: Mapping[str, Any], needs: Mapping[str, Kind], file: Path) -> None:
-    """Every key is there and holds what it should; a table is checked before what is in it."""
+def _check(table: Mapping[str, Any], needs: Mapping[str, Kind], file: Path, optional: bool = False) -> None:
+    """Every key is there, or `optional`, and holds what it should; a table is checked before what is in it."""
     for key, kind in needs.items():
         within, _, last = key.rpartition(".")
         holder = table[within] if within else table
+        if last not in holder and optional:
+            continue
         if last not in holder:
             raise InputError(f"{file.parent} is damaged: its {file.name} lacks {key}; run its study again.")
         if not kind.holds(holder[last]):

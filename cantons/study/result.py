@@ -16,11 +16,12 @@ from cantons.optional import optional_import
 from cantons.study.trained import Trained as Trained
 
 # What a printed result shows, of what there is.
-SCORES = (("test", "accuracy"), ("test", "loss"), ("new_test", "accuracy"), ("new_test", "loss"),
-          ("validation", "accuracy"), ("online", "accuracy"), ("online", "loss"), ("train", "loss"))
+SCORES = (("test", "accuracy"), ("test", "reward"), ("test", "reward_dr"), ("test", "loss"),
+          ("new_test", "accuracy"), ("new_test", "loss"), ("validation", "accuracy"), ("online", "accuracy"),
+          ("online", "loss"), ("train", "loss"))
 
 HEADLINES = [[f"{place}.{model}.{metric}.mean" for model in ("personal", "shared")]  # what it plots: the first there is
-             for place in ("test", "online") for metric in ("accuracy", "loss")]
+             for place in ("test", "online") for metric in ("accuracy", "reward", "loss")]
 
 
 @dataclass(frozen=True, repr=False)

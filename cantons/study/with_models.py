@@ -7,7 +7,8 @@ local predictions and targets, so it works without knowing what makes those pred
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,15 +19,16 @@ import numpy as np
 from cantons.algorithm import fedres_online_sgd
 from cantons.clock import online
 from cantons.data import Federation
-from cantons.engine import floats
+from cantons.engine import Local, Ray, floats
 from cantons.errors import InputError, one_of
-from cantons.local_models.clients import check_outputs
+from cantons.local_models.host import Host, ProcessHost, check_outputs
 from cantons.local_models.local_model import LocalModel, Models, kind, one_for_each
 from cantons.local_models.predictions import Predicted
+from cantons.local_models.ray_host import RayHost
 from cantons.local_models.saving import why_not_saved
 from cantons.local_models.server_side import server_problem
 from cantons.local_models.session import LocalModels
-from cantons.protocol import Problem, PyTree, Recipe
+from cantons.protocol import Engine, Problem, PyTree, Recipe
 from cantons.study.callbacks import Callbacks, Several
 from cantons.study.client_model import ClientModel
 from cantons.study.progress import watching
@@ -52,6 +54,7 @@ def run_with_models(
     evaluate_every: int | None = None,
     validation: float | None = None,
     precision: str = "float32",
+    engine: Engine | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     accept_changes: bool = False,
@@ -70,6 +73,9 @@ def run_with_models(
     online(...), with delays and silent clients; `rounds` are its steps. The rest is as in `run`. A run can be
     resumed from its checkpoints if all local models can be saved (they have `get_state` and `set_state`), and otherwise
     begins anew.
+
+    Models predict and learn in this process, one after another; with `engine=Ray(actors=2)` they do so on actors at the
+    same time, to the same bits. There they are copies: those that have learned are the result's.
     """
     one_of("alignment", alignment, ("paired", "none"))
     served = server_problem(problem)
@@ -77,25 +83,37 @@ def run_with_models(
     brought = one_for_each(models, data.clients.names)
     unsaved = [] if out is None else [
         f"{kind(model)} {reason}" for model in brought if (reason := why_not_saved(model))]
-    engine = LocalModels(brought, save=out is not None and not unsaved)
+    host = _host(engine, brought, data.clients.names)
+    local_models = LocalModels(host, save=out is not None and not unsaved)
     run = resolve(served, data, recipe, rounds=rounds, clock=clock or online(), seed=seed,
-                  evaluate_every=evaluate_every, validation=validation, precision=precision, engine=engine,
+                  evaluate_every=evaluate_every, validation=validation, precision=precision, engine=local_models,
                   checkpoint_every=checkpoint_every, keep=keep, name=name)
     run.study["models"] = dict(Counter(map(kind, brought)))
     run.study["source"] |= foreign_sources(brought)
-    with watching(progress) as watchers:
+    with watching(progress) as watchers, closing(host):
         callbacks = [*callbacks, *watchers]
         if unsaved:
             Several(callbacks).noticed(
                 f"this run leaves no checkpoints, because a local model cannot be saved: {unsaved[0]}; "
                 f"{'starting from step 0.' if resume else 'it cannot be resumed.'}")
-        ended = play(engine, run, callbacks, out, resume, save=not unsaved,
+        ended = play(local_models, run, callbacks, out, resume, save=not unsaved,
                      again="go on with run_with_models(..., out=..., resume=True).", accept_changes=accept_changes)
+        learned = host.get_models()
     left_out = {int(index) for index in ended.snapshot.outside["left_out"]}
     trained = TrainedWithModels(
         served, run.parts.algorithm, ended.snapshot._replace(outside=None), run.data, seed, precision,
-        models=tuple(None if index in left_out else model for index, model in enumerate(brought)))
+        models=tuple(None if index in left_out else model for index, model in enumerate(learned)))
     return Result(ended.history, ended.columns, ended.summary, trained, None if out is None else Path(out))
+
+
+def _host(engine: Engine | None, models: list[LocalModel], names: Sequence[str]) -> Host:
+    """Who holds the models."""
+    if isinstance(engine, Ray):
+        return RayHost(engine, models, names)
+    if engine is None or isinstance(engine, Local):
+        return ProcessHost(dict(enumerate(models)), names)
+    raise InputError(f"engine is {getattr(engine, 'name', engine)!r}; local models run in this process, for which "
+                     "engine is left out, or on actors: Ray(actors=2).")
 
 
 @dataclass(frozen=True, repr=False)

@@ -145,6 +145,40 @@ def test_unseen_and_missing_values_of_new_rows_are_said(path):
         encoding.encode([[1, "er", 2]])
 
 
+@pytest.mark.parametrize("form", ["columns", "dicts", "lists", "numbers"])
+def test_an_exported_model_reads_what_a_file_has_as_we_do(columns, path, form):
+    """As csv.DictReader and csv.reader give it: words, some of which say that there is no number."""
+    options = {"missing": "mean"} | ({"inputs": ["age", "floor"], "scale": "standard"} if form == "numbers" else {})
+    encoding = csv(path, targets="ill", client="site", **options).encoding
+    names = encoding.column_names
+    rows = {name: [*columns[name], " null ", " 7 "] if name == "pressure" else [*columns[name], *columns[name][:2]]
+            for name in names}
+    dicts = [dict(zip(rows, row, strict=True)) for row in zip(*rows.values(), strict=True)]
+    given = {"columns": rows, "lists": [list(row.values()) for row in dicts]}.get(form, dicts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Notice)
+        np.testing.assert_array_equal(loader(encoding).encode(given), encoding.encode(rows).astype(np.float32))
+    del dicts[3]["age"]
+    with pytest.raises(ValueError, match=f"the rows have no column 'age'; give {', '.join(names)}."):
+        loader(encoding).encode(dicts)
+
+
+@pytest.mark.parametrize("value", ["", "NA", None, np.nan, np.inf, "-inf", "old"])
+def test_an_exported_model_refuses_rows_that_we_refuse(path, value):
+    row = {"age": value, "ward": "er", "pressure": 1, "floor": "2"}
+    for options in ({"inputs": ["age"]},
+                    {"inputs": ["age", "ward", "floor"], "categorical": ["floor"], "missing": "mean"}):
+        encoding = csv(path, targets="ill", client="site", **options).encoding
+        try:
+            inputs = encoding.encode([row])
+        except InputError:
+            with pytest.raises(ValueError, match="column 'age'"):
+                loader(encoding).encode([row])
+        else:
+            assert "missing" in options and value not in (np.inf, "-inf", "old")
+            np.testing.assert_array_equal(loader(encoding).encode([row]), inputs.astype(np.float32))
+
+
 def test_frames_have_text_and_missing_values_too(columns, path):
     pandas = pytest.importorskip("pandas")
     frame = pandas.read_csv(path)

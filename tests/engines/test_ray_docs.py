@@ -43,9 +43,10 @@ def test_every_command_of_the_page_does_what_it_says(head, tmp_path, nodes):
                 assert words == ["stop"] and len(nodes) == 2
                 for mark in nodes:
                     end_node(mark)
-            elif command == "cantons":
+            elif command in ("cantons", "python"):
+                program = ["-m", "cantons.cli.main"] if command == "cantons" else []
                 done = subprocess.run(
-                    [sys.executable, "-m", "cantons.cli.main", *(word.replace(GIVEN, str(address)) for word in words)],
+                    [sys.executable, *program, *(word.replace(GIVEN, str(address)) for word in words)],
                     cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
                 assert done.returncode == 0, f"{line}: {done.stderr}"
             else:

@@ -14,7 +14,7 @@ from starting import start
 
 import cantons as ct
 from cantons import local_models as lm
-from cantons.local_models.clients import check_outputs
+from cantons.local_models.host import ProcessHost, check_outputs
 from cantons.local_models.linear import LOSSES as KNOWN
 from cantons.local_models.linear import output_gradient
 from cantons.local_models.server_side import server_problem
@@ -57,10 +57,11 @@ def signs():
 def same_run(found, expected, close):
     """The same columns, every number of every evaluation that is no time, and the server's last model.
 
-    Only a regret is missing: it is that of the best linear models, and other models may be better than those.
+    A regret is missing: it is that of the best linear models, and other models may be better than those. So is the
+    remark that everybody is scored with the common start before step 0: local models are their clients' from then on.
     """
     for ours, theirs in zip(found.history, expected.history, strict=True):
-        assert ours.keys() == {name for name in theirs if "regret" not in name}
+        assert ours.keys() == {name for name in theirs if "regret" not in name} - {"personal_models"}
         for name in ours.keys() - {name for name in ours if "second" in name}:
             if isinstance(theirs[name], float):
                 np.testing.assert_allclose(ours[name], theirs[name], err_msg=name, **close)
@@ -139,7 +140,8 @@ def test_the_server_is_sent_features_predictions_and_targets_only(joint, numbers
 def session_of(problem, data, models):
     served = server_problem(problem)
     algorithm = ct.fedres_online_sgd(alignment="paired").build(served, data.population)
-    return start(LocalModels(models), served, algorithm, ct.online(**LATE).build(data.population), data)
+    host = ProcessHost(dict(enumerate(models)), data.clients.names)
+    return start(LocalModels(host), served, algorithm, ct.online(**LATE).build(data.population), data)
 
 
 def test_the_server_is_compiled_once(joint, numbers, compilations):
@@ -306,6 +308,8 @@ def test_what_cannot_be_run_is_refused(joint, numbers, least_squares):
         run(clock=ct.rounds())
     with pytest.raises(ct.InputError, match="rounds is 0"):
         run(rounds=0)
+    with pytest.raises(ct.InputError, match="engine is 'plain'; local models run in this process"):
+        run(engine=ct.Plain())
     with pytest.raises(ct.InputError, match="clients that learn at once; use label_delay = 0"):
         run(clock=ct.online(label_delay=2))
     with pytest.raises(ct.InputError, match="predict for the others; use score = \"own\""):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import re
 import signal
 import sys
@@ -86,6 +87,23 @@ def test_a_saved_model_learns_on_as_if_it_had_never_stopped(name, stop):
         for model in (whole, stopped):
             model.update(x, y, np.full_like(model.predict(x), 0.25))
         np.testing.assert_array_equal(whole.predict(x), stopped.predict(x), strict=True)
+
+
+@pytest.mark.parametrize("name", ["linear", "sgd", "forest", "torch adam", "vw adaptive"])
+def test_a_pickled_model_learns_on_as_if_it_had_never_moved(name):
+    """As one does that is dealt out to an actor, and comes back from it."""
+    whole = SAVED[name][0]()
+    # A network's optimiser is made by a lambda, which Ray's own pickle takes along.
+    pickler = pytest.importorskip("ray.cloudpickle") if "torch" in name else pickle
+    random = np.random.default_rng(1)
+    for number in range(8):
+        x, y = random.normal(size=(4, 3)), random.normal(size=4)
+        whole.update(x, y, np.full_like(whole.predict(x), 0.25))
+        if number == 3:
+            moved = pickler.loads(pickler.dumps(whole))
+        elif number > 3:
+            moved.update(x, y, np.full_like(moved.predict(x), 0.25))
+            np.testing.assert_array_equal(whole.predict(x), moved.predict(x), strict=True)
 
 
 def test_a_network_draws_from_a_stream_of_its_own():

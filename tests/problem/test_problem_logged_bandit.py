@@ -129,6 +129,11 @@ def test_a_split_divides_both_models_alike_and_the_problem_can_be_written_down(s
         assert paths(jax.eval_shape(again.init, jax.random.key(0))[1]) == found and again.spec == problem.spec
         return found
 
+    dr = ct.logged_bandit(Shapes((5,)), ct.mlp(hidden=[4]), estimator="dr", actions=3, split=split)
+    parts, rows = dr.init(jax.random.key(0)), np.ones((2, 5), np.float32)
+    (left,) = dr.dense(*parts)  # what leaves the run: the model that predicts, and not the second one
+    found = ct.mlp(hidden=[4])((5,), 3).apply(left.params, rows)
+    np.testing.assert_allclose(found, dr.predict(*parts, rows), rtol=1e-6)
     alone = private("ips")
     assert private("mtr") == alone
     assert sorted(private("dr")) == sorted(f"{part}/{path}" for part in ("model", "rewards") for path in alone)
@@ -142,6 +147,8 @@ def test_clients_learn_from_what_they_logged():
     truth = result.final["test.personal.true_reward.mean"]
     assert truth > 0.6 > 0.3 > logged
     assert abs(result.final["test.personal.reward_dr.mean"] - truth) < 0.2
+    best = result.outputs(digits.test.inputs[:9], client=0).argmax(axis=1)
+    assert result.predict(digits.test.inputs[:9], client=0).tolist() == [digits.actions[place] for place in best]
     ones = np.array(result.clients["test.personal.reward"])
     assert ones.shape == (6,) and np.isfinite(ones).all()  # an estimate for each client
 

@@ -96,7 +96,7 @@ def test_a_trained_module_computes_what_its_client_predicts(split, recipe, tmp_p
         back = ct.to_torch(module, result, client)
         assert not back.training
         answers[client] = by_torch(back, DATA.test.inputs)
-        np.testing.assert_allclose(answers[client], result.predict(DATA.test.inputs, client), atol=1e-5)
+        np.testing.assert_allclose(answers[client], result.outputs(DATA.test.inputs, client), atol=1e-5)
         np.testing.assert_array_equal(by_torch(ct.to_torch(module, loaded, client), DATA.test.inputs), answers[client])
     assert np.allclose(answers[NAMES[0]], answers[NAMES[1]]) == (split == "none")
     assert module.training
@@ -113,7 +113,7 @@ def test_a_run_of_a_torch_mlp_is_the_run_of_our_mlp():
     work = ct.fedavg(step_size=0.1, epochs=2, batch_size=5)
     results = [ct.run(problem, DATA, work, rounds=4, cohort=3, progress=False) for problem in problems.values()]
     for client in (None, *NAMES):
-        np.testing.assert_allclose(*(result.predict(DATA.test.inputs, client) for result in results), atol=1e-5)
+        np.testing.assert_allclose(*(result.outputs(DATA.test.inputs, client) for result in results), atol=1e-5)
     assert results[0].final["bytes_per_client"] == results[1].final["bytes_per_client"]
 
 

@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+from cantons import InputError
 from cantons.reporting import write_report
 from cantons.reporting.collect import collect, options_of
 from cantons.reporting.figures import against
@@ -119,3 +120,12 @@ def test_cells_of_a_scatter_plot_stand_on_the_same_lines():
              for scores, names in (((0.25, 0.5), ("a", "b")), ((0.001, 1.0), ("a long name of a method " * 3, "b")))]
     assert cells[0].get_position().bounds == cells[1].get_position().bounds
     assert cells[0].get_xlim() == cells[1].get_xlim() == cells[0].get_ylim() == cells[1].get_ylim()
+
+
+@pytest.mark.parametrize("damaged", [
+    {"notes": "words"}, {"notes": [1]}, {"byzantine": "eve"}, {"byzantine": {"clients": ["eve"]}},
+    {"byzantine": {"attack": {"name": "sign_flip"}, "clients": "eve"}}, {"byzantine": {"attack": {}, "clients": []}},
+])
+def test_what_a_run_says_of_names_and_liars_is_refused_in_a_sentence_if_it_is_damaged(written, damaged):
+    with pytest.raises(InputError, match=r"study.json: .* belongs"):
+        written(damaged)

@@ -10,6 +10,7 @@ import numpy as np
 
 from cantons.data.centres import map_kinds
 from cantons.data.federation import Federation, Population
+from cantons.data.log import as_log
 from cantons.data.ragged import Ragged
 from cantons.data.registry import make_data
 from cantons.data.seeds import generator
@@ -55,18 +56,19 @@ def classification_log(source: Federation | Mapping[str, Any], *,
     def population(some: Population) -> Population:
         return replace(some, train=log("train")(some.train, some.names), test=log("test")(some.test, some.names))
 
-    return replace(
+    named = data.encoding and data.encoding.classes
+    logged = replace(
         data,
         clients=population(data.clients),
         new=data.new and population(data.new),
         central=map_kinds(lambda rows: log("central")(rows, ["central"]), data.central),
         validation=data.validation and log("validation")(data.validation, data.clients.names),
         classes=None,
-        actions=tuple(map(str, range(kinds))),
         name=f"{data.name} as a log",
         notes=(*data.notes, f"actions were drawn epsilon-greedily (epsilon {epsilon:g}) around a client's favourite"),
         spec=data.spec and {"name": "classification_log", "source": data.spec, "epsilon": epsilon, "seed": seed},
     )
+    return as_log(logged, tuple(map(str, named if named and len(named) == kinds else range(kinds))))
 
 
 def _favourite(seed: int, name: str, kinds: int) -> int:

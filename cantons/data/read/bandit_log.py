@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from cantons.data.federation import Federation
-from cantons.data.log import check_log
+from cantons.data.log import as_log, check_log
 from cantons.data.prepare.scaling import Scale
 from cantons.data.provenance import recorded
 from cantons.data.read.columns import as_table, column, numbers
@@ -59,4 +58,4 @@ def bandit_log(
                      ignore=[action, propensity, *(ignore or ())], categorical=categorical or ())
     rows: Any = targets  # of several arrays, which are divided with the inputs
     made = from_table(table._replace(targets=rows), division.with_scale(scale), name=Path(path).stem, missing=missing)
-    return replace(made, actions=known)
+    return as_log(made, known)
