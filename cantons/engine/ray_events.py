@@ -49,10 +49,11 @@ class RayEvents(RaySession):
 
     def prepare(self, state: State) -> None:
         assert self._actors is not None
-        _, slots = jax.device_get(self._table(self.arrays, bare(state)))
+        jobs, slots = jax.device_get(self._table(self.arrays, bare(state)))
         message = self._actors.put(self._message(state, 0))
         slot = Slot(*(leaf[0] for leaf in slots))._replace(id=self._deals["clients"].place[0])
-        self._actors.ask("job", [(message, slot, self._row(0))] * self.options.actors)
+        turn, *_ = self._actors.ask("job", [(message, slot, self._row(0))] * self.options.actors)
+        self._move(state, jobs, np.zeros(1, int), [turn], np.float32(0))  # compiled, and forgotten
         self._since = time.monotonic()  # to compile is no client's delay
 
     def advance(self, state: State, until: int) -> State:
@@ -64,10 +65,7 @@ class RayEvents(RaySession):
             clients = jobs.client[ends]
             now = time.monotonic()
             elapsed, self._since = np.float32(now - self._since), now
-            spare = self.run.clock.slots - len(ends)
-            state, event = self._apply(
-                self.arrays, bare(state), np.append(ends, [len(jobs.client)] * spare).astype(np.int32), elapsed,
-                *_stack([(turn.lost, turn.upload) for turn in turns], spare))
+            state, event = self._move(state, jobs, ends, turns, elapsed)
             for client, turn in zip(clients.tolist(), turns, strict=True):
                 jax.tree.map(lambda leaf, row, client=client: leaf.__setitem__(client, row), self._rows, turn.row)
                 if not any(jobs.client[place] == client for place in self._arrived):
@@ -77,6 +75,14 @@ class RayEvents(RaySession):
             self._done += 1
             state = state._replace(clients=self._rows)
         return state
+
+    def _move(self, state: State, jobs: Job, ends: np.ndarray, turns: Sequence[Turn],
+              elapsed: np.float32) -> tuple[State, Event]:
+        """The server's move on the jobs in these places of the table."""
+        spare = self.run.clock.slots - len(ends)
+        return self._apply(
+            self.arrays, bare(state), np.append(ends, [len(jobs.client)] * spare).astype(np.int32), elapsed,
+            *_stack([(turn.lost, turn.upload) for turn in turns], spare))
 
     def whole(self, state: State) -> list[Snapshot]:
         (snapshot,) = super().whole(state)

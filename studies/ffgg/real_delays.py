@@ -97,12 +97,12 @@ def sleep(seconds: Any) -> np.ndarray:
 class Real(NamedTuple):
     """A run with real delays, as its file has it."""
 
-    seconds: float  # in all
+    event_seconds: float  # the median time between two events
     replay_apart: float  # how far the replay ends from the run, relative to the largest entry
     apart: float  # how far the library is from the closed form, in theta
     norms: list[float]  # |F| / |F at the start| after every M gradients
-    times: list[float]  # in seconds, of the same
     simulated: list[float]  # |F| with drawn durations
+    delays: list[float]  # of every event, in events; of a buffer's answers, the mean
     median_delay: float
     mean_delay: float
     longest: int
@@ -133,9 +133,9 @@ def play_for_real(settings: Settings, bench: Bench, name: str, tau: int, folder:
     norms, simulated = bench.known.norms(path), bench.known.norms(bench.paths(method, tau, inner, [outer])[:, 0])
     there = events.client < given.clients
     delays = events.delays[there]
-    return Real(float(events.elapsed.sum()), distance(result.model.state, last), largest(path, expected),
-                norms / norms[0], real.of(np.concatenate([[0], np.cumsum(events.elapsed)]), given.epochs),
-                simulated / simulated[0], float(np.median(delays)), float(delays.mean()), int(delays.max()),
+    return Real(float(np.median(events.elapsed)), distance(result.model.state, last), largest(path, expected),
+                norms / norms[0], simulated / simulated[0], events.delays.mean(axis=1), float(np.median(delays)),
+                float(delays.mean()), int(delays.max()),
                 np.bincount(events.client[there], minlength=given.clients))._asdict()
 
 
@@ -166,18 +166,17 @@ def largest(one: Any, other: Any) -> float:
 
 
 def draw(settings: Settings, found: Mapping[int, Mapping[str, Real]], path: Path) -> None:
-    """Curves against gradients and against seconds, a column for each tau; the simulated ones are dashed."""
-    figure, rows = pyplot.subplots(2, len(found), figsize=(5 * len(found), 7), squeeze=False, layout="constrained")
+    """Curves, the simulated ones dashed, and the real delays beside them; a row for each tau."""
+    figure, rows = pyplot.subplots(len(found), 2, figsize=(10, 4.5 * len(found)), squeeze=False, layout="constrained")
     epochs = np.arange(settings.setting.epochs + 1)
-    for (tau, each), above, below in zip(found.items(), rows[0], rows[1], strict=True):
+    for (tau, each), (left, right) in zip(found.items(), rows, strict=True):
         for name, real in each.items():
-            above.semilogy(epochs, real.norms, color=COLOURS[name], label=f"{name}, real delays")
-            above.semilogy(epochs, real.simulated, "--", color=COLOURS[name], label=f"{name}, drawn durations")
-            below.semilogy(real.times, real.norms, color=COLOURS[name])
-        above.set(title=f"tau = {tau}", xlabel="M gradients")
-        below.set(xlabel="seconds")
-    for axes in (rows[0][0], rows[1][0]):
-        axes.set(ylabel="|F| over |F| at the start")
+            left.semilogy(epochs, real.norms, color=COLOURS[name], label=f"{name}, real delays")
+            left.semilogy(epochs, real.simulated, "--", color=COLOURS[name], label=f"{name}, drawn durations")
+            right.semilogy(np.linspace(0, epochs[-1], len(real.delays)), np.array(real.delays) + 1, ".", markersize=2,
+                           color=COLOURS[name])
+        left.set(title=f"tau = {tau}", xlabel="M gradients", ylabel="|F| over |F| at the start")
+        right.set(title="real delays", xlabel="M gradients", ylabel="delay in events, + 1")
     figure.legend(*rows[0][0].get_legend_handles_labels(), loc="outside upper center", ncols=3)
     kit.save_figure(figure, path, shades=64)
 
@@ -198,12 +197,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for name in CLOCKS:
             real = found[tau][name] = Real(**cells(f"{tau}, {name}", partial(
                 play_for_real, settings, bench, name, tau, given.out / "runs" / f"{tau}-{name}")))
-            lines.append([str(tau), name, f"{real.seconds:.0f}", f"{real.median_delay:.0f}", f"{real.mean_delay:.1f}",
-                          str(real.longest), f"{min(real.jobs)} to {max(real.jobs)}", f"{real.norms[-1]:.1e}",
+            lines.append([str(tau), name, f"{1e3 * real.event_seconds:.0f}", f"{real.median_delay:.0f}",
+                          f"{real.mean_delay:.1f}", str(real.longest), f"{min(real.jobs)} to {max(real.jobs)}",
+                          f"{real.norms[-1]:.1e}",
                           f"{real.simulated[-1]:.1e}", f"{real.replay_apart:.0e}", f"{real.apart:.0e}"])
             watch(" ".join(lines[-1]))
     draw(settings, found, given.out / "real_delays.png")
-    page = kit.table(["tau", "method", "seconds", "median delay", "mean", "longest", "jobs of a client",
+    page = kit.table(["tau", "method", "ms from event to event", "median delay", "mean", "longest", "jobs of a client",
                       "abs(F), relative", "with drawn durations", "replay against run", "replay against closed form"],
                      lines)
     (given.out / "real_delays.md").write_text(page + "\n")
