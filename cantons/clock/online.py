@@ -8,6 +8,7 @@ A link keeps its order: with random delays nothing overtakes what was sent befor
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -16,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cantons.clock.rounds import read_trace
-from cantons.errors import InputError, at_least
+from cantons.errors import InputError, Notice, at_least
 from cantons.memory import require
 from cantons.protocol import Algorithm, Array, Clock, Key, Online, Plan, adds
 from cantons.ranges import INT32, Count, Fraction, Keys, Range, Seed, Whole
@@ -71,6 +72,7 @@ def online(population: int, arrivals: np.ndarray | None = None, *, uplink: Delay
     label_delay: a client is scored on examples as it meets them, and learns from them this many meetings later.
     max_delay: makes room for delays up to this many steps, so that runs with other delays are the same program.
     """
+    recorded = active is None and arrivals is not None
     if active is None:
         active = arrivals  # the data says who has examples when
     up, down = _read_delays("uplink", uplink, population), _read_delays("downlink", downlink, population)
@@ -101,6 +103,8 @@ def online(population: int, arrivals: np.ndarray | None = None, *, uplink: Delay
     most_up, most_down = (int(delay.max()) if max_delay is None else max_delay for delay in (up, down))
 
     def check(algorithm: Algorithm, rounds: int) -> None:
+        if recorded and trace is not None:
+            _warn_of_repeats(len(trace), rounds, batch)
         if gap is not None and gap > max(rounds, 1):
             raise InputError(f"sync is {gap} but there are only {rounds} steps: clients would never meet.")
         if label_delay and algorithm.score is not None:
@@ -116,6 +120,17 @@ def online(population: int, arrivals: np.ndarray | None = None, *, uplink: Delay
                  online=Online(batch, order, most_up, most_down, steady, gap, score == "everyone",
                                None if counted == population else counted, label_delay),
                  expected=counted, check=check)
+
+
+def _warn_of_repeats(steps: int, rounds: int, batch: int) -> None:
+    """Tell that rows of a recorded stream will be met more than once, and that scores know them already."""
+    if batch > 1:
+        warnings.warn(f"a client has one row of the stream in a step, and batch = {batch} meets rows before their time "
+                      "and again later; batch = 1 plays the stream as it was.", Notice, stacklevel=3)
+    elif rounds > steps:
+        warnings.warn(f"the stream ends with step {steps}: steps {steps + 1} to {rounds} play it again from its "
+                      f"beginning, with rows that were learned from before; rounds = {steps} plays it once.", Notice,
+                      stacklevel=3)
 
 
 def _read_probabilities(active: Mapping[str, Any], population: int) -> np.ndarray:

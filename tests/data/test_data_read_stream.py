@@ -1,5 +1,7 @@
 """Streams as federations: who plays which row in which step."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -181,3 +183,19 @@ def test_what_a_stream_cannot_do_is_said(file, tmp_path):
         ct.stream(file, test=1, **COLUMNS)
     with pytest.raises(InputError, match="no rows to set aside"):
         ct.with_validation(ct.stream(file, **COLUMNS), 0.2)
+
+
+@pytest.mark.parametrize("step", [{"step": "row"}, {"step": "tick", "ticks": 2}])
+def test_a_recorded_stream_that_is_met_again_is_told(step):
+    data, active = from_stream(STREAM, **step)
+
+    def told(rounds, arrivals=data.arrivals, **options):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            ct.online(**options).build(data.population, arrivals, None, None).check(None, rounds)
+        return " ".join(str(each.message) for each in caught)
+
+    steps = len(active)
+    assert told(steps) == told(steps + 1, arrivals=None) == told(3 * steps, active=active) == ""
+    assert f"the stream ends with step {steps}: steps {steps + 1} to {steps + 2} play it again" in told(steps + 2)
+    assert "batch = 2 meets rows before their time" in told(1, batch=2) and told(1, arrivals=None, batch=2) == ""
