@@ -26,6 +26,7 @@ class Difference(NamedTuple):
     new_clients: Paired | None  # of the means over new clients, by seed
     seeds_p: float | None = None  # by Holm's correction for so many methods; None: too few pairs for any test
     clients_p: float | None = None
+    alike: int = 0  # so many seeds gave the same scores and count as one pair; 0: chance made them differ
 
 
 def find_differences(groups: Sequence[Group], reference: Group) -> list[Difference]:
@@ -40,7 +41,8 @@ def find_differences(groups: Sequence[Group], reference: Group) -> list[Differen
         found.append(Difference(
             group.label, reference.label, by_seed(headline(groups)),
             None if by_clients is None else _over_clients(_common(group, reference), by_clients),
-            by_seed(f"{place}.personal.{metric}.worst10"), by_seed(f"new_test.personal.{metric}.mean")))
+            by_seed(f"{place}.personal.{metric}.worst10"), by_seed(f"new_test.personal.{metric}.mean"),
+            alike=_alike(_scores(_common(group, reference), headline(groups)))))
     adjusted = {kind: _adjusted([getattr(one, kind) for one in found]) for kind in ("seeds", "clients")}
     return [one._replace(seeds_p=adjusted["seeds"][number], clients_p=adjusted["clients"][number])
             for number, one in enumerate(found)]
@@ -112,6 +114,8 @@ def _verdict(one: Difference, upwards: bool) -> str:
     over_seeds, over_clients = _is_seen(one.seeds, one.seeds_p), _is_seen(one.clients, one.clients_p)
     if over_clients and over_seeds and one.clients is not None and (one.clients.mean > 0) == (one.seeds.mean > 0):
         return f"{{}} {{}} {better}, over seeds and over clients"
+    if over_clients and one.alike:
+        return f"{{}} {{}} {better} over clients"
     if over_clients and one.seeds_p is None:
         if max(one.seeds.signs[0], one.seeds.signs[2]) < one.seeds.number:
             return "no difference is seen for {} on which the seeds agree"
@@ -126,13 +130,19 @@ def _verdict(one: Difference, upwards: bool) -> str:
 
 
 def _caveat(found: Sequence[Difference]) -> str:
-    """What is left open because there are too few seeds."""
-    counts = [one.seeds.number for one in found if one.seeds is not None and one.seeds_p is None]
+    """What is left open because there are too few seeds, or because they have no say."""
+    alike, same = [one for one in found if one.alike], ""
+    if alike:
+        most = max(one.alike for one in alike)
+        same = f"; {'both' if most == 2 else f'all {most}'} seeds gave the same and count as one"
+        same += "" if len(alike) == len(found) else f" for {quoted_names([one.method for one in alike])}"
+    counts = [one.seeds.number for one in found
+              if one.seeds is not None and one.seeds_p is None and not one.alike]
     if not counts:
-        return ""
+        return same
     needed, few = fewest_pairs(len(found)), min(counts)
-    return (f"; {'1 seed is' if few == 1 else f'{few} seeds are'} too few to say that other seeds would show the same "
-            f"(a test needs {needed} or more)")
+    return (f"{same}; {'1 seed is' if few == 1 else f'{few} seeds are'} too few to say that other seeds would show the "
+            f"same (a test needs {needed} or more)")
 
 
 def _is_seen(pairs: Paired | None, p: float | None) -> bool:
@@ -147,10 +157,23 @@ def _common(one: Group, other: Group) -> list[tuple[Run, Run]]:
 
 
 def _over_seeds(pairs: Sequence[tuple[Run, Run]], key: str) -> Paired | None:
-    scores = np.array([[run.column(key)[-1] for run in pair] for pair in pairs])
+    scores = _scores(pairs, key)
     if not len(scores) or not np.isfinite(scores).all():
         return None
+    scores = scores[:1] if _alike(scores) else scores
     return paired(scores[:, 0] - scores[:, 1], _unit(scores))
+
+
+def _scores(pairs: Sequence[tuple[Run, Run]], key: str) -> np.ndarray:
+    """The last number of this name of both methods, for each seed."""
+    return np.array([[run.column(key)[-1] for run in pair] for pair in pairs])
+
+
+def _alike(scores: np.ndarray) -> int:
+    """How many seeds there are, if all gave the same: repeating a run in which nothing is drawn tells nothing new."""
+    if len(scores) < 2 or not np.isfinite(scores).all():
+        return 0
+    return len(scores) if (np.ptp(scores, axis=0) <= _unit(scores)).all() else 0
 
 
 def _over_clients(pairs: Sequence[tuple[Run, Run]], key: str) -> Paired | None:

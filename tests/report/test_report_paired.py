@@ -87,7 +87,7 @@ def test_many_seeds_that_disagree_outweigh_the_clients(compared):
 def test_a_gain_of_a_few_clients_is_not_one_over_clients(compared):
     few = np.zeros(20)
     few[:2] = 0.5
-    found = compared({"base": np.zeros((8, 1)), "other": few + np.zeros((8, 1))})
+    found = compared({"base": np.zeros((8, 1)), "other": few * np.linspace(0.9, 1, 8)[:, None]})
     assert found.conclusion.endswith("other is better over seeds, but over clients no difference is seen.")
 
 
@@ -96,7 +96,7 @@ def test_a_gain_of_a_few_clients_is_not_one_over_clients(compared):
     [0.3] * 5 + [-0.01] * 15,  # the mean is above 0, which the interval sees; the test looks at ranks
 ])
 def test_the_test_and_the_interval_must_agree_on_clients(compared, change):
-    found = compared({"base": np.zeros((8, 1)), "other": np.zeros((8, 1)) + change})
+    found = compared({"base": np.zeros((8, 1)), "other": change * np.linspace(0.9, 1, 8)[:, None]})
     [row] = found.differences
     assert (row["clients_p"] < 0.05) != (row["clients_low"] * row["clients_high"] > 0), "they do not agree here"
     assert found.conclusion.endswith("over seeds, but over clients no difference is seen.")
@@ -115,8 +115,28 @@ def test_what_single_precision_cannot_tell_apart_is_the_same(compared):
     assert "all scores of other are the same, so no difference is seen" in found.conclusion
 
 
+@pytest.mark.parametrize("seeds", [2, 3, 8, 20])
+def test_seeds_that_change_nothing_are_no_evidence(compared, seeds):
+    """A run in which nothing is drawn can be repeated at will: many copies say what one says."""
+    [gain] = gains(1)
+    found = compared({"base": np.zeros((seeds, 1)), "other": np.tile(gain, (seeds, 1)),
+                      "few": np.tile(np.where(np.arange(20) < 5, gain, 0), (seeds, 1))})
+    for row in found.differences:
+        assert row["seeds_number"] == 1 and row["seeds_p"] is None and row["clients_p"] is not None
+    all_seeds = "both seeds" if seeds == 2 else f"all {seeds} seeds"
+    assert found.conclusion == ("By accuracy, against base: other is better over clients; no difference is seen for "
+                                f"few; {all_seeds} gave the same and count as one.")
+    assert "over seeds" not in str(found) and f"over {seeds}" not in str(found).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_of_methods_with_and_without_chance_the_latter_are_named(compared):
+    found = compared({"base": np.zeros((8, 1)), "fixed": np.full((8, 1), 0.05), "drawn": gains(8)})
+    assert found.conclusion == ("By accuracy, against base: fixed is better over clients; drawn is better, over seeds "
+                                "and over clients; all 8 seeds gave the same and count as one for fixed.")
+
+
 def test_too_few_of_both_allow_nothing(compared):
-    found = compared({"base": np.zeros((2, 1)), "other": [[0.1] * 3] * 2}, base=BASE[:3])
+    found = compared({"base": np.zeros((2, 1)), "other": [[0.1] * 3, [0.2] * 3]}, base=BASE[:3])
     assert found.conclusion == ("By accuracy, against base: there are too few pairs to tell for other; 2 seeds are too "
                                 "few to say that other seeds would show the same (a test needs 6 or more).")
 
