@@ -15,8 +15,8 @@ from cantons.options import meanings, options_of
 from cantons.study.read import check_study
 
 FILES = {name: make for name, make in DATA.items() if "path" in inspect.signature(make).parameters}
-REQUIRED = {"libsvm": {"clients": 2}, "csv": {"targets": "y"}, "parquet": {"targets": "y"}, "bandit_log": {"client": "who"},
-            "huggingface": {"inputs": "x", "targets": "y"},
+REQUIRED = {"libsvm": {"clients": 2}, "csv": {"targets": "y"}, "parquet": {"targets": "y"},
+            "bandit_log": {"client": "who"}, "huggingface": {"inputs": "x", "targets": "y"},
             "stream": {"targets": "y", "client": "who", "time": "when"}}
 EXTRAS = {"hdf5": "h5py", "parquet": "pyarrow", "huggingface": "datasets"}
 
