@@ -27,8 +27,9 @@ def outputs_for(model: ClientModel, path: Path, array: str, separator: str) -> n
 def as_text(model: ClientModel, outputs: np.ndarray, raw: bool = False) -> str:
     """CSV with a header: label and probability, or what there is of them; of sequences, a label for each place."""
     lines = io.StringIO()
+    writer = csv.writer(lines, lineterminator="\n")
     if raw:
-        np.savetxt(lines, outputs.reshape(len(outputs), -1), delimiter=",", fmt="%.6g")
+        writer.writerows(map(_plain, row) for row in outputs.reshape(len(outputs), -1).astype(float).tolist())
         return lines.getvalue()
     answers = model.answers(outputs)
     if answers.ndim > 1:
@@ -38,7 +39,6 @@ def as_text(model: ClientModel, outputs: np.ndarray, raw: bool = False) -> str:
         columns = {"prediction" if answers is outputs else "label": answers}
         if model.problem.outputs in ("logits", "log_odds"):
             columns["probability"] = model.probabilities(outputs).max(axis=-1).astype(float).round(4)
-    writer = csv.writer(lines, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(zip(*(map(_plain, values.tolist()) for values in columns.values()), strict=True))
     return lines.getvalue()

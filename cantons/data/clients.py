@@ -71,8 +71,11 @@ def _as_pair(name: str, rows: Any) -> tuple[PyTree, PyTree]:
     if isinstance(rows, tuple | list):
         if len(rows) != 2:
             raise InputError(f"client {name!r} has {len(rows)} things; give a pair (inputs, targets).")
+        if any(map(_is_dataset, rows)):
+            raise InputError(f"client {name!r} has a pair with a dataset in it; give the dataset alone, whose items "
+                             "are pairs (input, target). The option test says which part of them is for testing.")
         return rows[0], rows[1]
-    if not (hasattr(rows, "__getitem__") and hasattr(rows, "__len__")) or isinstance(rows, np.ndarray | str | Mapping):
+    if not _is_dataset(rows):
         raise InputError(f"client {name!r} has a {type(rows).__name__}; give a pair (inputs, targets), a frame, or a "
                          "dataset with a length.")
     items = [rows[number] for number in range(len(rows))]  # many datasets have no end but their length
@@ -87,6 +90,12 @@ def _as_pair(name: str, rows: Any) -> tuple[PyTree, PyTree]:
         return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *map(tuple, items))
     except ValueError as error:
         raise InputError(f"items of client {name!r}'s dataset differ in shape: {error}; make them alike.") from error
+
+
+def _is_dataset(rows: Any) -> bool:
+    """Has it items and a length, as torch's datasets have, and is it no array?"""
+    return hasattr(rows, "__getitem__") and hasattr(rows, "__len__") and not (
+        hasattr(rows, "__array__") or isinstance(rows, str | Mapping | tuple | list))
 
 
 def _from_pairs(pairs: Mapping[str, tuple[PyTree, PyTree]], options: Mapping[str, Any]) -> Federation:

@@ -69,7 +69,8 @@ def from_torch(module: Any, example: PyTree, *, loss: str | PerExample = "softma
     norms = tuple(f"{escape(name)}.*" if name else "*" for name, part in network.named_modules()
                   if type(part).__name__ in NORMS and list(part.parameters()))
     problem = problem_of(Model(lambda key: trained, apply, norm_layers=norms, adapted="*weight",
-                               train=None if programs[0] == programs[1] else train), loss, split)
+                               train=None if programs[0] == programs[1] else train),
+                         loss if isinstance(loss, str) else _of_arrays(loss), split)
     return problem._replace(check_inputs=lambda inputs: _check_rows(apply, trained, inputs, rows))
 
 
@@ -92,6 +93,21 @@ def to_torch(module: Any, trained: Any, client: int | str | None = None) -> Any:
         for name, value in params.items():
             own[name].copy_(torch.from_numpy(np.array(value)))
     return copied
+
+
+def _of_arrays(loss: PerExample) -> PerExample:
+    """The same loss, which says what to do if it is one of PyTorch's."""
+    def per_example(outputs: Any, targets: PyTree) -> Any:
+        try:
+            return loss(outputs, targets)
+        except TypeError as error:
+            if "must be Tensor" not in str(error):
+                raise
+            raise InputError("the loss is PyTorch's and takes tensors, but it gets arrays of JAX: give "
+                             "loss=\"softmax\" in place of CrossEntropyLoss, \"squared\" or \"logistic\", or a "
+                             "function in jax.numpy that gives one number per example.") from error
+
+    return per_example
 
 
 def _array(tensor: Any) -> np.ndarray:

@@ -75,7 +75,9 @@ def is_shared(params: PyTree, rule: str, model: Model) -> PyTree:
     patterns = _patterns(rule, model, known)
     private = [any(fnmatchcase(path, pattern) for pattern in patterns) for path in known]
     if patterns and not any(private):
-        raise InputError(f"split is {rule!r}, which matches no parameter; there are {', '.join(known)}.")
+        below = next((f"{rule}{mark}*" for mark in "/." if any(path.startswith(rule + mark) for path in known)), None)
+        hint = "" if below is None else f" Did you mean {below!r}?"
+        raise InputError(f"split is {rule!r}, which matches no parameter; there are {', '.join(known)}.{hint}")
     if private and all(private) and rule != "all":
         raise InputError(f"split is {rule!r}, which matches every parameter; give one that leaves some to be shared, "
                          "or say \"all\" if none are.")

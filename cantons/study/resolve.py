@@ -135,12 +135,27 @@ def check_data(problem: Problem, data: Federation) -> None:
         raise InputError(f"{data.name}: some targets are -1, for no label, and the loss of this problem would take "
                          "them for labels; use classification, or loss=\"masked_softmax\", which leave them out.")
     new = () if data.new is None else (data.new.train, data.new.test)
-    for examples in (data.train, data.test, data.validation, *kinds_of(data.central).values(), *new):
-        if examples is not None:
-            try:
-                problem.check_inputs(examples.inputs)
-            except InputError as error:
-                raise InputError(f"{data.name}: {error}") from error
+    given = [examples for examples in (data.train, data.test, data.validation, *kinds_of(data.central).values(), *new)
+             if examples is not None]
+    for examples in given:
+        try:
+            problem.check_inputs(examples.inputs)
+        except InputError as error:
+            raise InputError(f"{data.name}: {error}") from error
+    if problem.outputs == "logits":
+        labels = [leaf for examples in given for leaf in jax.tree.leaves(examples.targets) if leaf.dtype.kind in "iu"]
+        largest = max((int(leaf.max()) for leaf in labels if leaf.size), default=0)
+        shape = _shape_of_outputs(problem, data)
+        if len(shape) > 1 and largest >= shape[-1]:  # one that is not per class is refused by the loss
+            raise InputError(f"{data.name}: a label is {largest}, and the outputs of the model are those of the labels "
+                             f"0 to {shape[-1] - 1}; give it one output per class.")
+
+
+def _shape_of_outputs(problem: Problem, data: Federation) -> tuple[int, ...]:
+    """What the model gives for a batch of two; nothing is computed."""
+    rows = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct((2, *leaf.shape[1:]), jax.dtypes.canonicalize_dtype(
+        leaf.dtype)), data.train.inputs)
+    return jax.eval_shape(lambda key, rows: problem.predict(*problem.init(key), rows), jax.random.key(0), rows).shape
 
 
 def sample_clients(data: Federation, seed: int, count: int | None,

@@ -67,6 +67,7 @@ def test_a_dataset_of_torch_is_one():
     ({"ann": np.ones(3)}, {}, "client 'ann' has a ndarray; give a pair"),
     ({"ann": iter([])}, {}, "client 'ann' has a list_iterator; give a pair"),
     ({"ann": (np.ones(2),) * 3}, {}, "client 'ann' has 3 things; give a pair"),
+    ({"ann": (Endless(3), Endless(2))}, {"classes": 2}, "a pair with a dataset in it; give the dataset alone"),
     ([(np.ones(2), np.ones(2))], {}, "from_clients got a list; give a dict"),
 ])
 def test_what_is_wrong_with_clients_is_said(clients, options, sentence):

@@ -16,7 +16,7 @@ from cantons.study.read import check_study
 
 FILES = {name: make for name, make in DATA.items() if "path" in inspect.signature(make).parameters}
 REQUIRED = {"libsvm": {"clients": 2}, "csv": {"targets": "y"}, "parquet": {"targets": "y"},
-            "huggingface": {"inputs": "x", "targets": "y"},
+            "bandit_log": {"client": "who"}, "huggingface": {"inputs": "x", "targets": "y"},
             "stream": {"targets": "y", "client": "who", "time": "when"}}
 EXTRAS = {"hdf5": "h5py", "parquet": "pyarrow", "huggingface": "datasets"}
 

@@ -31,7 +31,7 @@ class InProcess:
 
     lost = 0
 
-    def __init__(self, cluster, count, gpus, work, make, notice):
+    def __init__(self, cluster, count, gpus, kind, work, make, notice):
         self.work, self.make, self.shards, self.asked = work, make, {}, 0
 
     def put(self, value):

@@ -15,7 +15,9 @@ def test_the_study_with_real_delays_is_replayed_to_the_same_state(nothing_is_lef
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "real_delays.json").read_text())["found"]
     assert found.keys() == {"3, drawn", "3, same", "3, buffer"}
-    for one in found.values():
+    for name, one in found.items():
         assert one["replay_apart"] < 1e-12 and one["apart"] < 1e-12
-        assert sum(one["jobs"]) == 20 and one["longest"] > 0 and one["norms"][-1] < 1
+        # A buffer has a spare place where all jobs under way are of fewer clients.
+        assert sum(one["jobs"]) == 20 or (name == "3, buffer" and sum(one["jobs"]) < 20)
+        assert one["longest"] > 0 and one["norms"][-1] < 1
         assert 0 < one["event_seconds"] < 30

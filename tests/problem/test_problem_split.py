@@ -1,5 +1,7 @@
 """A split deals every parameter to exactly one side."""
 
+import re
+
 import equinox as eqx
 import jax
 import numpy as np
@@ -55,8 +57,16 @@ def test_one_bare_array_can_be_all_private():
 
 
 def test_a_rule_that_matches_nothing_is_refused_with_the_paths_there_are():
-    with pytest.raises(InputError, match="split is 'head', which matches no parameter; there are layer0/"):
+    with pytest.raises(InputError, match=r"split is 'head', which matches no parameter; there are layer0/[^?]*$"):
         is_shared(PARAMS, "head", MODEL)
+
+
+@pytest.mark.parametrize(("params", "below"), [
+    (PARAMS, "layer0/*"), ({"layer0.weight": 1.0, "layer01": 1.0}, "layer0.*")])
+def test_the_name_of_a_layer_is_answered_with_its_pattern(params, below):
+    with pytest.raises(InputError, match=re.escape(f"Did you mean '{below}'?")):
+        is_shared(params, "layer0", MODEL)
+    is_shared(params, below, MODEL)
 
 
 def test_a_layer_that_the_model_does_not_name_is_refused():

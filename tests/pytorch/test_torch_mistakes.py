@@ -66,6 +66,16 @@ def test_names_that_match_nothing_are_refused_with_those_there_are():
         ct.from_torch(nn.Linear(4, 3), ROWS, split="head.*")
 
 
+@pytest.mark.parametrize("loss", [
+    nn.CrossEntropyLoss(), nn.functional.cross_entropy,
+    lambda outputs, targets: nn.functional.cross_entropy(outputs, targets, reduction="none")])
+def test_a_loss_of_pytorch_is_refused_with_the_names_of_ours(loss):
+    problem = ct.from_torch(nn.Linear(4, 3), ROWS, loss=loss)
+    data = ct.federation(np.ones((8, 4), np.float32), np.arange(8) % 3, np.arange(8) % 2, classes=3)
+    with pytest.raises(ct.InputError, match="the loss is PyTorch's .* give loss=\"softmax\" in place of"):
+        ct.run(problem, data, ct.fedavg(), rounds=1, progress=None)
+
+
 def test_rows_of_another_shape_than_the_example_s_are_refused_unless_the_module_takes_them():
     flat, images = (np.ones((8, *shape), np.float32) for shape in ((4,), (4, 4)))
     problem = ct.from_torch(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), ROWS)

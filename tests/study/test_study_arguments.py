@@ -41,6 +41,8 @@ def run(problem=PROBLEM, data=DATA, recipe=RECIPE, **options):
     (lambda: ct.classification(DATA, ct.mlp), r"model is the function mlp itself; give what it makes: mlp"),
     (lambda: ct.classification(DATA, "mlp"), r"model is the text 'mlp'; give ct\.mlp\(\)"),
     (lambda: ct.residual(DATA, shared_model=ct.cnn), r"shared_model is the function cnn itself"),
+    (lambda: run(ct.from_functions(lambda key: np.zeros((64, 1), np.float32), lambda weight, rows: rows @ weight)),
+     r"digits: a label is 1, and the outputs of the model are those of the labels 0 to 0; give it one output per"),
     (lambda: run(resume=True), r"give out"),
     (lambda: run(resume=True, overwrite=True, out="x"), r"give one of them"),
 ])
