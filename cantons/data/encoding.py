@@ -201,7 +201,7 @@ class Encoding:
                                  "had one in every row; fill one in.")
             unseen[column.name] = int(column.unseen(values).sum())
             found.append(column.encode(values))
-        said = [f"{name} ({count} rows)" for name, count in unseen.items() if count]
+        said = [f"{name} ({count} row{'' if count == 1 else 's'})" for name, count in unseen.items() if count]
         if said:
             warnings.warn(f"some rows have a value that no training row had, which counts as none of them: "
                           f"{', '.join(said)}.", Notice, stacklevel=4)

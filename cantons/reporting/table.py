@@ -21,6 +21,8 @@ COLUMNS = {  # the title of each, and what it means where that is not plain
     "new_clients": ("new clients", "personalised models of clients who took no part in training"),
     "online": ("online", "each client's own model on every example it met, before it learned from it"),
     "reward": ("reward", "the mean of what the chosen actions brought"),
+    "estimated_reward": ("reward (DR)", "what a client's best predicted actions would bring on its test rows, by the "
+                                        "doubly robust estimate"),
     "regret": ("regret", "what was charged beyond the best in hindsight"),
     "bound": ("bound", "the most regret that the theorem allows"),
     "kib_per_client": ("KiB/client", "sent and received in all"),
@@ -63,6 +65,7 @@ def comparison_rows(groups: Sequence[Group],
                for key, column in others.items()},
             "online": _mean(group.final(f"online.personal.{metric}.mean")),
             "reward": _mean(group.final("online.personal.reward.mean")),
+            "estimated_reward": _mean(group.final("test.personal.reward_dr.mean")),
             "regret": _first(group, REGRETS),
             "bound": _first(group, BOUNDS),
             "kib_per_client": _mean(group.final("bytes_per_client") / 1024),
@@ -91,8 +94,11 @@ def legend(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _shown(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    own = [key for key in rows[0] if key not in COLUMNS and key not in BESIDE]
-    return [key for key in (*COLUMNS, *own) if any(row[key] is not None for row in rows)]
+    """The columns in their order; what methods are compared by comes first, and the worst tenth is of that."""
+    own, order = [key for key in rows[0] if key not in COLUMNS and key not in BESIDE], list(COLUMNS)
+    if rows[0]["headline"] == "online":
+        order.insert(order.index("worst10"), order.pop(order.index("online")))
+    return [key for key in (*order, *own) if any(row[key] is not None for row in rows)]
 
 
 def _title(key: str) -> str:

@@ -102,7 +102,8 @@ def play(engine: Engine, run: Resolved, callbacks: Callbacks, out: str | Path | 
         return ended
     there = out if isinstance(out, Folder) else Folder(Path(out))
     with there.opened(run.study, resume, accept_changes, overwrite) as folder:
-        again = again or f"go on with --resume --out {folder.path} (in Python: run(..., out=..., resume=True))."
+        again = again or (f"go on with the same command and --resume --out {folder.path} (in Python: run(..., out=..., "
+                          "resume=True)).")
         saving = Saving([folder], Checkpoints(folder.path / "checkpoints", run.study["keep"]) if save else None, again,
                         resume, accept_changes)
         (ended,) = Loop(session, [run], callbacks, saving).play(run.start)

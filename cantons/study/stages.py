@@ -47,7 +47,7 @@ def run_stages(data: Federation, stages: Mapping[str, Mapping[str, Any]], *, see
     runs = resolve_stages(data, stages, seed=seed, precision=precision, validation=validation, engine=engine, name=name,
                           **common)
     check_folder_options(out, resume, overwrite)
-    again = f"go on with --resume --out {out} (in Python: run_stages(..., out=..., resume=True))."
+    again = f"go on with the same command and --resume --out {out} (in Python: run_stages(..., out=..., resume=True))."
     *_, last = runs
     results: dict[str, Result] = {}
     result = None

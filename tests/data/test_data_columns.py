@@ -129,7 +129,7 @@ def test_a_client_s_own_scale_is_that_of_its_training_rows(path):
 def test_unseen_and_missing_values_of_new_rows_are_said(path):
     encoding = back(csv(path, targets="ill", client="site", missing="mean").encoding)
     row = {"age": 50, "ward": "moon", "pressure": None, "floor": 2}
-    with pytest.warns(Notice, match=r"a value that no training row had, .*: ward \(1 rows\)"):
+    with pytest.warns(Notice, match=r"a value that no training row had, .*: ward \(1 row\)"):
         inputs = encoding.encode([row, row | {"ward": "er", "pressure": 130.0}])
     features = list(encoding.feature_names)
     pressure = encoding.columns[2]

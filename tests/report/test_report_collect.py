@@ -55,10 +55,17 @@ def test_rows_hold_means_over_seeds_and_their_spread(make_run):
     assert row == {"method": "fedavg", "seeds": 2, "chosen": None, "metric": "accuracy", "headline": "personal",
                    "personal": pytest.approx(0.7), "spread": spread, "worst10_spread": spread, "shared_spread": 0.0,
                    "new_clients_spread": None, "error": None, "worst10": pytest.approx(0.7),
-                   "shared": 0.5, "new_clients": None, "online": None, "reward": None, "regret": None, "bound": None,
-                   "kib_per_client": 2.0, "ms_per_round": 4.0}
+                   "shared": 0.5, "new_clients": None, "online": None, "reward": None, "estimated_reward": None,
+                   "regret": None, "bound": None, "kib_per_client": 2.0, "ms_per_round": 4.0}
     assert cells([row]) == [["method", "seeds", "personal", "worst 10%", "shared", "KiB/client", "ms/round"],
                             ["fedavg", "2", "0.700 ± 0.141", "0.700 ± 0.141", "0.500 ± 0.000", "2.0", "4.00"]]
+
+
+def test_policies_from_logs_show_what_they_would_earn(make_run):
+    numbers = {"test.personal.reward_dr.mean": 0.03}
+    runs = [make_run(str(seed), seed=seed, metric="loss", numbers=numbers) for seed in range(2)]
+    titles, words = cells(comparison_rows(collect(runs)))
+    assert words[titles.index("reward (DR)")] == "0.600"
 
 
 def test_large_losses_have_no_more_digits_than_small_ones(make_run):

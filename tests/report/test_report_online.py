@@ -77,11 +77,13 @@ def test_a_bound_is_drawn_once_for_all_who_share_it(make_stream, bounds, names):
 def test_a_stream_without_test_rows_is_shown_by_what_it_was_charged(make_run, make_stream, tmp_path):
     """Where no run has test rows, a client's score is its online one; who has met nothing has none."""
     folders = [make_stream(name, name=name, algorithm={"name": name}, metric="loss", test_rows=0,
-                           regret=(None, 0.4, 0.2, last)) for name, last in (("a", 0.1), ("b", 0.3))]
+                           regret=(None, 0.4, 0.2, last), numbers={"online.personal.loss.worst10": 0.1})
+               for name, last in (("a", 0.1), ("b", 0.3))]
     groups = collect(folders)
     np.testing.assert_array_equal(groups[0].clients("online.personal.loss"), [1.25, 1.05, np.nan])
     titles, first, second = cells(comparison_rows(groups))
     assert "personal" not in titles and "shared" not in titles
+    assert titles[:4] == ["method", "seeds", "online", "worst 10%"], "what is compared comes first, then its worst"
     assert [row[titles.index("online")] for row in (first, second)] == ["1.100", "1.300"]
     page = write_report(folders, tmp_path / "report.html").read_text("utf-8")
     assert "<h2>Online</h2>" in page and "b against a" in page and "before it was learned from" in page

@@ -52,7 +52,7 @@ def _notes(columns: Sequence[Column], raw: Sequence[RawColumn], train: np.ndarra
     pairs = list(zip(columns, raw, strict=True))
     text = [f"{column.name} ({len(column.values)} values)" for column, _ in pairs if column.values is not None]
     filled = [(column.name, int(is_missing(own.values).sum())) for column, own in pairs]
-    gaps = [f"{name} ({count} rows)" for name, count in filled if count]
+    gaps = [f"{name} ({count} row{'' if count == 1 else 's'})" for name, count in filled if count]
     notes = [f"one-hot: {', '.join(text)}"] if text else []
     notes += [f"missing values filled in: {', '.join(gaps)}"] if gaps else []
     others = {"test rows": federation.test.inputs}
