@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from cantons.display import score
 from cantons.reporting import figures
 from cantons.reporting.collect import (
     SETS,
@@ -27,6 +28,7 @@ from cantons.reporting.markup import element, figure, gallery, table
 from cantons.reporting.table import cells, legend, meaning_of_spread
 from cantons.reporting.words import count_seeds, listed
 
+NAMED = 15  # so many clients are few enough to be told apart by name
 MODELS = {"personal": "Personalised models", "shared": "Shared model"}
 
 
@@ -119,7 +121,22 @@ def clients(groups: Sequence[Group], reference: Group) -> str:
     averaged = ", averaged over seeds" if several_seeds(groups) else ""
     note = f"{_headline(groups)} after the last round{averaged}. A dot is a client, a larger dot several."
     note += "".join(f" {words[0].upper()}{words[1:]}." for words in groups[0].study["data"].get("notes", ()))
-    return element("h2", "Clients") + element("p", note, "note") + gallery(drawn) + gallery(duels, "squares")
+    columns = {f"{model} model": groups[0].clients(keys[model]) for model in models} if alone else {
+        group.label: group.clients(keys["personal"]) for group in groups}
+    return (element("h2", "Clients") + element("p", note, "note") + gallery(drawn) + gallery(duels, "squares")
+            + _by_name(groups[0], columns))
+
+
+def _by_name(group: Group, columns: Mapping[str, np.ndarray]) -> str:
+    """A table with the score of each client, where they are few enough to be read one by one."""
+    names = group.runs[0].clients["client"]
+    if len(names) > NAMED:
+        return ""
+    tested = group.runs[0].clients.get("test_examples", ())
+    shown = [["client", *names]] + ([["test rows", *tested]] if any(count not in ("", "0") for count in tested) else [])
+    shown += [[title, *("–" if not np.isfinite(value) else score(value) for value in values)]
+              for title, values in columns.items()]
+    return table(list(zip(*shown, strict=True)), "Clients")
 
 
 def communication(groups: Sequence[Group]) -> str:

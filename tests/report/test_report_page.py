@@ -6,6 +6,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 
 from cantons import InputError
@@ -107,3 +108,20 @@ def test_importing_the_report_does_not_wait_for_plots():
     code = "import sys, cantons.reporting; print([name for name in ('matplotlib', 'sklearn') if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("clients", [3, 15, 16])
+def test_few_clients_have_their_scores_by_name(make_run, tmp_path, clients):
+    """Five hospitals want to know about each of them; of a thousand phones a picture is enough."""
+    scores = np.linspace(0.1, 0.9, clients)
+    runs = [make_run(name, name=name, algorithm={"name": name}, scores=tuple(scores + more))
+            for name, more in (("a", 0.0), ("b", 0.04321))]
+    for folders, titles in ((runs, ["client", "test rows", "a", "b"]),
+                            (runs[:1], ["client", "test rows", "personal model", "shared model"])):
+        page = write_report(folders, tmp_path / "report.html").read_text("utf-8")
+        found = re.search(r'aria-label="Clients"><table.*?</table>', page, re.DOTALL)
+        assert bool(found) == (clients <= 15)
+        if found:
+            assert re.findall(r'scope="col">(.*?)</th>', found[0]) == titles
+            last = [f"{scores[-1]:.3f}", f"{scores[-1] + 0.04321:.3f}" if folders is runs else "0.500"]
+            assert re.findall("<td>(.*?)</td>", found[0])[-3:] == ["10", *last]
