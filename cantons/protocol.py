@@ -296,6 +296,13 @@ class Problem(NamedTuple):
     # (shared, private) -> networks whose outputs are summed; None: it is not made of such
     dense: Callable[[PyTree, PyTree], list[Dense]] | None = None
 
+    def __repr__(self) -> str:
+        """Its name and options, as a study has them, and no functions."""
+        if self.spec is None:
+            return "<a problem written in Python>"
+        options = (f"{name}={value!r}" for name, value in self.spec.items() if name != "name")
+        return f"{self.spec['name']}({', '.join(options)})"
+
 
 class Receipt(NamedTuple):
     """What a message tells a client about its own uploads. Where it tells of several, each has its own receipt."""

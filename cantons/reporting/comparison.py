@@ -79,14 +79,17 @@ class Comparison(Findings):
         return write_files(self, drawings, Path(folder))
 
     def __str__(self) -> str:
-        return as_text(print_comparison, self)
+        return "\n".join([as_text(print_comparison, self), *self._where()])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         apart = html_table(difference_cells(self.paired)) if self.paired else ""
         return titled_table(comparison_title(self.groups), cells(self.rows)) + apart + "".join(
-            f"<p>{escape(sentence)}</p>" for sentence in self.sentences)
+            f"<p>{escape(sentence)}</p>" for sentence in (*self.sentences, *self._where()))
+
+    def _where(self) -> list[str]:
+        return [] if self.report is None else [f"report: {self.report}"]
 
 
 def compare(*studies: AnyStudy | str | Path, seeds: int = 3, out: str | Path = "results/compare",

@@ -98,7 +98,8 @@ def as_text(write: Callable[..., None], *about: Any) -> str:
 
     width = Console().width if Console().is_terminal else WIDTH
     file = StringIO()
-    write(Console(file=file, width=width, highlight=False, markup=False, color_system=None), *about)
+    write(Console(file=file, width=width, highlight=False, markup=False, color_system=None,
+                  force_jupyter=False), *about)  # in a notebook it would show what it is told to write
     return "\n".join(line.rstrip() for line in file.getvalue().rstrip().splitlines())
 
 

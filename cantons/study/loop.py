@@ -39,7 +39,7 @@ from cantons.study.record import (
 from cantons.study.resolve import Resolved
 
 BLOCK_SECONDS = 1.0  # how long a block may take: Ctrl-C and progress wait for its end
-GROWN = 1e6  # a loss that is this many times what it was has no sense any more
+GROWN = 1000  # a loss that is so many times what it was is told
 CHECKPOINT_SECONDS = 10.0  # by default, evaluations at least this far apart leave a checkpoint
 
 

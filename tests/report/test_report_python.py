@@ -99,7 +99,7 @@ def test_a_comparison_in_python_is_the_one_of_the_shell(shell, there, study, mad
     found = ct.compare("study.toml" if made == "file" else study, algorithm=algorithms, seeds=1, callbacks=[rounds])
     assert rounds.count == 0
     lines = [line.rstrip() for line in shell[1].splitlines()]
-    assert str(found).splitlines() == lines[:-1] and lines[-1] == f"report: {found.report}"
+    assert str(found).splitlines() == lines and lines[-1] == f"report: {found.report}"
     assert ct.report(*found.folders, out="other.html").rows == found.rows
     frame, axes = found.frame(), found.plot()
     assert list(frame["method"]) == ["fedavg", "fedprox, mu=0.25"]
@@ -108,6 +108,15 @@ def test_a_comparison_in_python_is_the_one_of_the_shell(shell, there, study, mad
     assert all(f"{value:.3f}" in found._repr_html_() for value in frame["personal"])
     with pytest.raises(ct.InputError, match=r"Did you mean 'test\.shared\.accuracy\.mean'"):
         found.plot("test.shared.acuracy.mean")
+
+
+def test_text_is_text_in_a_notebook_too(monkeypatch):
+    """There rich shows what it is told to print, beside what the cell shows."""
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    found = ct.Sweep([Outcome({"algorithm.x": 1}, 3.0, 0.1, 0.5, "")], "validation", "loss", 2, None)
+    with mock.patch("rich.jupyter.display") as shown:
+        assert "3.000" in str(found)
+    shown.assert_not_called()
 
 
 @pytest.mark.parametrize("made", ["file", "python"])

@@ -210,10 +210,10 @@ def look_at(*losses):
 
 
 def test_a_loss_that_grows_beyond_sense_is_told_once():
-    assert look_at(2.0, 1e5, 3e29, 1e30) == [
+    assert look_at(2.0, 1e3, 3e29, 1e30) == [
         "at round 2 the training loss is 3e+29, and it was 2 at round 0; a smaller step_size may help."]
-    assert look_at(1e9, 1e10) == look_at(1.0, 999_999.0) == []
-    assert len(look_at(1.0, float("nan"), 1e30)) == 1
+    assert look_at(1e9, 1e10) == look_at(1.0, 999.0) == []
+    assert len(look_at(1.0, float("nan"), 1e30)) == len(look_at(2.4, 3924.0)) == 1
     assert "not a number" in look_at(1.0, float("inf"))[0]
 
 
