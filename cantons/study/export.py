@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from cantons.errors import InputError
@@ -66,12 +67,14 @@ def _export_parts(trained: Trained, out: Path, overwrite: bool) -> list[Path]:
     check_place(out, one=False, overwrite=overwrite)
     make_folder(out)
     shared, start_private = trained.parts()
-    clients = [trained.parts(index) for index in range(trained.population)] if trained.data is not None else []
+    known = trained.data is not None
+    private, apart = trained.of_clients(lambda own, private: (private, differs(own, shared))) if known else (
+        jax.tree.map(lambda leaf: np.asarray(leaf)[None], start_private), np.zeros(1, bool))
     parts: dict[str, dict[str, np.ndarray]] = {"shared": named(shared)}
     if jax.tree.leaves(start_private):
-        parts["private"] = stacked([private for _, private in clients] or [start_private])
-    if clients and any(not same(own, shared) for own, _ in clients):
-        parts["personal"] = stacked([own for own, _ in clients])  # clients that predict with a shared part of their own
+        parts["private"] = named(private)
+    if np.any(apart):  # clients that predict with a shared part of their own
+        parts["personal"] = named(trained.of_clients(lambda own, private: own))
     for part in PARTS:
         (out / f"{part}.safetensors").unlink(missing_ok=True)  # of an export before this one, perhaps of another round
     for part, arrays in parts.items():
@@ -84,17 +87,14 @@ def _export_parts(trained: Trained, out: Path, overwrite: bool) -> list[Path]:
         "outputs": trained.problem.outputs,
         "encoding": None if trained.encoding is None else trained.encoding.to_json(),
         "held_out": trained.held_out,
-        "clients": list(trained.names) if clients else None,
+        "clients": list(trained.names) if known else None,
         "parts": {part: {name: list(array.shape) for name, array in arrays.items()} for part, arrays in parts.items()},
     }
     write_text(out / "model.json", json.dumps(about, indent=2) + "\n")
     return [*(out / f"{part}.safetensors" for part in parts), out / "model.json"]
 
 
-def stacked(trees: list[PyTree]) -> dict[str, np.ndarray]:
-    return named(jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *trees))
-
-
-def same(left: PyTree, right: PyTree) -> bool:
+def differs(left: PyTree, right: PyTree) -> jax.Array:
+    """Whether some number is another one, or none."""
     pairs = zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True)
-    return all(np.array_equal(one, other) for one, other in pairs)
+    return jnp.array([(one != other).any() for one, other in pairs] or [False]).any()

@@ -370,3 +370,19 @@ def test_the_parts_of_all_clients_carry_the_encoding_too(away, tmp_path):
     assert Encoding.from_json(about["encoding"]).classes == ("ill", "ill, badly", "well")
     assert about["clients"] == ["s0", "s1", "s2", "s3"] and about["outputs"] == "logits" and about["held_out"]["test"]
     assert about["problem"]["split"] == "output"
+
+
+def test_an_export_of_all_clients_asks_for_them_at_once(tmp_path, monkeypatch):
+    """One client after another took minutes for ten thousand."""
+    from safetensors.numpy import load_file
+
+    data = ct.digits(clients=5)
+    problem = ct.classification(data, ct.mlp(hidden=(4,)), split="output")
+    trained = ct.run(problem, data, ct.fedrep(step_size=0.1, batch_size=8), rounds=2, cohort=2, progress=None).model
+    own = [trained.parts(client)[1]["layer1"]["weight"] for client in range(5)]
+    asked = []
+    parts = type(trained).parts
+    monkeypatch.setattr(type(trained), "parts", lambda self, client=None: asked.append(client) or parts(self, client))
+    ct.export(trained, tmp_path / "all")
+    assert asked == [None] and not (tmp_path / "all" / "personal.safetensors").exists()
+    np.testing.assert_allclose(load_file(tmp_path / "all" / "private.safetensors")["layer1/weight"], own, rtol=1e-5)
