@@ -34,12 +34,14 @@ def comparison(found: Comparison) -> None:
 
 
 def sweep(found: Sweep) -> None:
-    """One row per point, the best first; below it why some have no number."""
+    """One row per point, the best first; below it why some have no number, and what is best at an edge."""
     print_sweep(_console(), found.by, found.metric, found.outcomes, found.seeds)
     for point, failure in found.failures:
         click.echo(f"{_as_changes(point)}: {failure}")
     if not found.outcomes[0].failure:
         click.echo(f"best: {_as_changes(found.best)}")
+    for sentence in found.edges:
+        click.echo(sentence)
 
 
 def parts(kind: str, known: Mapping[str, Callable[..., Any]]) -> None:

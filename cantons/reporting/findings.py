@@ -82,5 +82,5 @@ class Findings:
     @property
     def sentences(self) -> list[str]:
         """All that is said below the table: how it was tuned, what differs unasked, what follows."""
-        listed = [f"Differs unasked: {line}." for line in self.unasked] if len(self.groups) > 1 else []
+        listed = [f"Differs where a default stands: {line}." for line in self.unasked] if len(self.groups) > 1 else []
         return [*self.tuning, *listed, *([self.conclusion] if self.conclusion else [])]

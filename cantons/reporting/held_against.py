@@ -12,7 +12,7 @@ def differences(found: Findings) -> str:
     tuning = "".join(element("p", sentence, "note") for sentence in found.tuning)
     if not found.paired:
         return tuning
-    unasked = [f"Differs unasked, and may explain a part of this: {line}." for line in found.unasked]
+    unasked = [f"Differs where a default stands, and may explain a part of this: {line}." for line in found.unasked]
     return (tuning + element("h2", f"Differences to {found.against.label}") + element("p", found.conclusion)
             + table(difference_cells(found.paired), "Differences")
             + element("p", explain_differences(found.paired), "note")

@@ -19,7 +19,7 @@ from cantons.reporting.text import as_text, print_sweep, sweep_cells, sweep_titl
 from cantons.study.callbacks import Callbacks, Several
 from cantons.study.progress import watching
 from cantons.study.study import AnyStudy
-from cantons.study.sweep import Outcome
+from cantons.study.sweep import Outcome, at_edge
 from cantons.study.sweep import sweep as play
 
 if TYPE_CHECKING:
@@ -47,6 +47,18 @@ class Sweep:
     def failures(self) -> list[tuple[Mapping[str, Any], str]]:
         """The points without a number, and why each has none."""
         return [(outcome.point, outcome.failure) for outcome in self.outcomes if outcome.failure]
+
+    @property
+    def edges(self) -> list[str]:
+        """What is best at the edge of the grid, in sentences."""
+        return [] if self.outcomes[0].failure else [
+            f"The best {key}, {self.best[key]}, is at the edge of what was tried: values beyond might be better."
+            for key in at_edge(self.outcomes)]
+
+    @property
+    def sentences(self) -> list[str]:
+        """What is said below the table: points without a number, and what is best at the edge of the grid."""
+        return [*(f"{dict(point)}: {failure}" for point, failure in self.failures), *self.edges]
 
     def frame(self) -> Any:
         """A pandas data frame with a row per point: its values, its score, the spread over seeds, the test score."""
@@ -79,14 +91,13 @@ class Sweep:
         return axes
 
     def __str__(self) -> str:
-        lines = [as_text(print_sweep, self.by, self.metric, self.outcomes, self.seeds)]
-        return "\n".join([*lines, *(f"{dict(point)}: {failure}" for point, failure in self.failures)])
+        return "\n".join([as_text(print_sweep, self.by, self.metric, self.outcomes, self.seeds), *self.sentences])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        failed = [f"{dict(point)}: {failure}" for point, failure in self.failures]
-        return titled_table(sweep_title(self.by, self.metric, self.seeds), sweep_cells(self.by, self.outcomes), *failed)
+        return titled_table(sweep_title(self.by, self.metric, self.seeds), sweep_cells(self.by, self.outcomes),
+                            *self.sentences)
 
 
 def sweep(study: AnyStudy | str | Path, grid: Mapping[str, Sequence[Any]], *, seeds: int = 3,

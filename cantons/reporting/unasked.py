@@ -44,7 +44,7 @@ def _listed(kind: str, having: Mapping[str, Mapping[str, Any]], option: str) -> 
     for label, table in having.items():
         known = table.get("name") in REGISTRY[kind] and _is_default(kind, table, option)
         value = "none" if table[option] is None else shown(table[option])
-        values.setdefault((value, " by default" if known else ""), []).append(label)
+        values.setdefault((value, " (the default)" if known else ""), []).append(label)
     return ", ".join(f"{value}{default} for {quoted_names(labels)}" for (value, default), labels in values.items())
 
 

@@ -48,6 +48,25 @@ class Outcome(NamedTuple):
     failure: str  # why it has no number, if it has none
 
 
+FEW = 3  # of fewer values, each is the smallest or the largest
+
+
+def at_edge(outcomes: Sequence[Outcome]) -> list[str]:
+    """The keys of which the best point has the smallest or the largest value: values beyond might be better still.
+
+    >>> at_edge([Outcome({"a": 3, "b": 2}, 0.9, 0, 0, ""), *(Outcome({"a": 1, "b": b}, 0, 0, 0, "") for b in (1, 2, 3)),
+    ...          Outcome({"a": 2, "b": 1}, 0, 0, 0, "")])
+    ['a']
+    """
+    def is_edge(key: str) -> bool:
+        values = [outcome.point[key] for outcome in outcomes]
+        if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
+            return False
+        return len(set(values)) >= FEW and values[0] in (min(values), max(values))
+
+    return [key for key in outcomes[0].point if is_edge(key)]
+
+
 def sweep(given: AnyStudy | str | Path, grid: Mapping[str, Sequence[Any]], seeds: int, out: Path,
           changes: Mapping[str, Any], watcher: Callback, accept_changes: bool = False,
           choose: str | None = None, overwrite: bool = False) -> tuple[str, str, list[Outcome]]:

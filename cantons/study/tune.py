@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 from cantons.errors import InputError
 from cantons.study.callbacks import Callback
 from cantons.study.methods import Method
-from cantons.study.sweep import sweep
+from cantons.study.sweep import at_edge, sweep
 
 FOLDER = "tuning"  # the runs of a method go to <out>/tuning/<method>/<point>-<seed>
-FEW = 3  # of so many values, the smallest and the largest are not in the middle
 
 
 class Tuned(NamedTuple):
@@ -43,8 +42,7 @@ def tune(methods: Sequence[Method], grid: Mapping[str, Sequence[Any]], seeds: in
         best = outcomes[0]
         if best.failure:
             raise InputError(f"{method.name}: no value that was tried gives a number: {best.failure}")
-        edges = tuple(key for key, each in values.items() if _is_edge(best.point[key], each))
-        tuned[method.name] = Tuned(best.point, len(outcomes), seeds, by, edges)
+        tuned[method.name] = Tuned(best.point, len(outcomes), seeds, by, tuple(at_edge(outcomes)))
     return [method._replace(study=method.study.changed(tuned[method.name].chosen)) for method in methods], tuned
 
 
@@ -74,8 +72,3 @@ def _refusal(method: Method, key: str, values: Sequence[Any]) -> str:
         except InputError as error:
             refusal = refusal or str(error)
     return refusal
-
-
-def _is_edge(chosen: Any, values: Sequence[Any]) -> bool:
-    numbers = [value for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
-    return len(numbers) == len(values) >= FEW and chosen in (min(numbers), max(numbers))

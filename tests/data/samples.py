@@ -40,7 +40,8 @@ def csv(folder: Path) -> tuple[Path, dict[str, Any]]:
 
 def bandit_log(folder: Path) -> tuple[Path, dict[str, Any]]:
     lines = ["a,b,c,action,reward,propensity,who", *(
-        f"{','.join(map(str, x))},{y},{x[0]},{0.25 + y / 2},{who}" for x, y, who in zip(X.tolist(), Y, WHO, strict=True))]
+        f"{','.join(map(str, x))},{y},{x[0]},{0.25 + y / 2},{who}"
+        for x, y, who in zip(X.tolist(), Y, WHO, strict=True))]
     path = folder / "log.csv"
     path.write_text("\n".join(lines) + "\n")
     return path, {"client": "who"}
@@ -176,8 +177,8 @@ def text_npz(folder: Path) -> tuple[Path, dict[str, Any]]:
 
 
 SAMPLES: dict[str, Sample] = {"bandit_log": bandit_log, "csv": csv, "hdf5": hdf5, "huggingface": huggingface,
-                              "leaf": leaf, "libsvm": libsvm, "movie_sequences": movielens, "movielens": movielens, "npz": npz,
-                              "parquet": parquet, "stream": stream, "text": text}
+                              "leaf": leaf, "libsvm": libsvm, "movie_sequences": movielens, "movielens": movielens,
+                              "npz": npz, "parquet": parquet, "stream": stream, "text": text}
 VARIANTS: dict[str, tuple[str, Sample]] = {
     "leaf, strings": ("leaf", leaf_text), "libsvm, gzipped": ("libsvm", libsvm_gz),
     "movielens, .dat": ("movielens", movielens_dat), "movielens, .npz": ("movielens", movielens_npz),

@@ -210,9 +210,9 @@ def test_with_several_methods_six_seeds_are_too_few(compared):
 
 @pytest.mark.parametrize("first, second, listed", [
     ({"name": "fedavg", "batch_size": 32}, {"name": "fedsgd", "batch_size": None},
-     ["algorithm.batch_size is 32 by default for one, none by default for two"]),
+     ["algorithm.batch_size is 32 (the default) for one, none (the default) for two"]),
     ({"name": "fedavg", "batch_size": 8}, {"name": "fedprox", "batch_size": 32},
-     ["algorithm.batch_size is 8 for one, 32 by default for two"]),
+     ["algorithm.batch_size is 8 for one, 32 (the default) for two"]),
     ({"name": "fedavg", "batch_size": 8}, {"name": "fedres_avg", "batch_size": 16}, []),  # both were asked for
     ({"name": "fedavg", "batch_size": 8}, {"name": "mine:method", "batch_size": 16},  # may be its default
      ["algorithm.batch_size is 8 for one, 16 for two"]),

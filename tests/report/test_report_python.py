@@ -153,6 +153,18 @@ def test_a_plot_of_a_sweep_has_each_points_score_at_its_value(values):
     assert str(found).endswith("{'algorithm.x': 9.0}: failed") and "failed" in found._repr_html_()
 
 
+@pytest.mark.parametrize("values, told", [
+    ([0.5, 0.1, 0.2], True), ([0.1, 0.2, 0.5], True), ([0.2, 0.1, 0.5], False),
+    ([0.5, 0.1], False), ([True, False, True], False), (["c", "a", "b"], False)])
+def test_a_sweep_says_when_the_best_value_is_at_the_edge_of_what_was_tried(values, told):
+    """Of two values each is at an edge, and names have no order: nothing is said of either."""
+    found = ct.Sweep([Outcome({"algorithm.x": value}, 3.0 - place, 0.1, 0.5, "") for place, value in enumerate(values)],
+                     "validation", "accuracy", 2, None)
+    sentence = f"The best algorithm.x, {values[0]}, is at the edge of what was tried: values beyond might be better."
+    assert found.edges == ([sentence] if told else [])
+    assert (sentence in str(found)) is told and (sentence in found._repr_html_()) is told
+
+
 def test_methods_may_have_problems_of_their_own_and_go_by_their_names(parts, tmp_path):
     """What two studies have in common is their data; a result of either can be reported on."""
     one, other = (ct.Study(problem, parts[1], ct.fedavg(), rounds=1, name=name) for name, problem in (
