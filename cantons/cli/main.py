@@ -128,13 +128,14 @@ def run(study: Path, out: Path | None, rounds: int | None, seed: int | None, cha
               "may be repeated.")
 @click.option("--tune-seeds", type=click.IntRange(1, 1000), default=3, show_default=True,
               help="Try each value this often.")
+@click.option("--resplit", is_flag=True, help="Split the data anew for every seed, not once for all.")
 @click.option("--reference", help="The method the others are held against, by name.  [default: the first]")
 @SAVE
 @click.option("--overwrite", is_flag=True, help="Begin runs anew whose folders hold runs of other studies.")
 @ACCEPT_CHANGES
 def compare(studies: tuple[Path, ...], seeds: int, out: Path, rounds: int | None, algorithms: tuple[str, ...],
             methods: tuple[str, ...], changes: tuple[str, ...], grids: tuple[str, ...], tune_seeds: int,
-            reference: str | None, save: Path | None, overwrite: bool, accept_changes: bool) -> None:
+            resplit: bool, reference: str | None, save: Path | None, overwrite: bool, accept_changes: bool) -> None:
     """Run the STUDIES, or one study with several methods, on the same data and seeds.
 
     Prints one table, with the spread over seeds, the differences to the reference, and what follows from them; writes
@@ -146,7 +147,7 @@ def compare(studies: tuple[Path, ...], seeds: int, out: Path, rounds: int | None
 
     found = play(*studies, seeds=seeds, out=out, rounds=rounds, algorithm=algorithms, method=methods,
                  set=parsed(changes), tune=parsed_grid(grids, "--tune") if grids else None, tune_seeds=tune_seeds,
-                 reference=reference, save=save, overwrite=overwrite, accept_changes=accept_changes)
+                 resplit=resplit, reference=reference, save=save, overwrite=overwrite, accept_changes=accept_changes)
     show.comparison(found)
     click.echo(f"report: {found.report}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,9 @@ METRICS = ("accuracy", "loss")  # what a report can score by; the first that eve
 SETS = {"test": "test_examples", "online": "train_examples"}  # where scores come from: the first that every run has
 # What grows from round to round.
 ADDED_UP = ("uploads", "bytes_down", "bytes_up", "bytes_per_client", "rejected_uploads", "skipped_rounds", "seconds")
-APART = ("seed", "checkpoint_every", "keep", "data.notes")  # what may differ between the runs of one group
+# What may differ between the runs of one group. Data may be split by another seed, which changes what follows here.
+APART = ("seed", "checkpoint_every", "keep", "data.notes", "data.made_by.seed", "data.checksum", "data.population",
+         "data.examples")
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,13 @@ class Run:
         scored = self.numbers(SETS[key.partition(".")[0]]) > 0
         honest = self.numbers("liar") == 0 if "liar" in self.clients else True
         return np.where(scored & honest, self.numbers(key), np.nan)
+
+    def scores_of(self, names: Sequence[str], key: str) -> np.ndarray:
+        """The scores of the clients with these names; NaN for those who are not there."""
+        if list(names) == list(self.clients["client"]):
+            return self.scores(key)
+        own = dict(zip(self.clients["client"], self.scores(key), strict=True))
+        return np.array([own.get(name, np.nan) for name in names])
 
     def rejected(self) -> list[str]:
         """The clients whose uploads were rejected."""
@@ -89,13 +98,25 @@ class Group:
         """One number of the last evaluation of each seed."""
         return np.array([run.column(key)[-1] for run in self.runs])
 
-    def clients(self, key: str) -> np.ndarray:
-        """One number of every client at the end, averaged over seeds."""
-        scores = np.stack([run.scores(key) for run in self.runs])
-        if not any(run.study.get("evaluate_clients") for run in self.runs):
-            return scores.mean(axis=0)
-        there = np.isfinite(scores)  # each seed has scored a sample of its own
+    def clients(self, key: str, names: Sequence[str] | None = None) -> np.ndarray:
+        """One number of every client at the end, averaged over the seeds in which it takes part and is scored."""
+        named = client_names([self.runs]) if names is None else names
+        scores = np.stack([run.scores_of(named, key) for run in self.runs])
+        if any(run.study.get("evaluate_clients") for run in self.runs):
+            there = np.isfinite(scores)  # each seed has scored a sample of its own
+        else:  # a score that is no number stays none
+            there = np.stack([np.isin(named, run.clients["client"]) for run in self.runs])
         return np.where(there, scores, 0).sum(axis=0) / np.where(there.any(axis=0), there.sum(axis=0), np.nan)
+
+    @property
+    def is_resplit(self) -> bool:
+        """Whether its runs have splits of the data of their own."""
+        return len({run.study["data"]["checksum"] for run in self.runs}) > 1
+
+
+def client_names(runs: Iterable[Iterable[Run]]) -> list[str]:
+    """The clients of several methods, each once: where data are split anew, other clients may be the new ones."""
+    return list(dict.fromkeys(name for some in runs for run in some for name in run.clients["client"]))
 
 
 def collect(folders: Sequence[str | Path]) -> list[Group]:
@@ -103,8 +124,7 @@ def collect(folders: Sequence[str | Path]) -> list[Group]:
     if not folders:
         raise InputError("no run folder was given; give at least one.")
     runs = [read_run(Path(folder)) for folder in folders]
-    for run in runs[1:]:
-        _same_data(runs[0], run)
+    _check_data(runs)
     together: dict[str, list[Run]] = {}
     for run in runs:
         others = together.setdefault(_identity(run.study), [])
@@ -268,11 +288,26 @@ def _metrics(run: Run, place: str) -> list[str]:
             and f"{place}.personal.{metric}.mean" in run.history[-1]]
 
 
-def _same_data(one: Run, other: Run) -> None:
-    first, second = one.study["data"], other.study["data"]
-    if (first["checksum"], first["population"]) != (second["checksum"], second["population"]):
-        raise InputError(f"{one.folder} ran on {first['name']} (checksum {first['checksum']}) and {other.folder} on "
-                         f"{second['name']} (checksum {second['checksum']}); compare runs of the same data.")
+def _check_data(runs: Sequence[Run]) -> None:
+    """Refuse runs of other data. Seeds may have splits of their own, if all methods have the same for the same seed."""
+    of_seed: dict[int, Run] = {}
+    for run in runs:
+        same = of_seed.setdefault(run.study["seed"], run)
+        for other in (same, runs[0]):
+            first, second = other.study["data"], run.study["data"]
+            resplit = other is not same and _is_other_split(first, second)
+            if (first["checksum"], first["population"]) != (second["checksum"], second["population"]) and not resplit:
+                raise InputError(
+                    f"{other.folder} ran on {first['name']} (checksum {first['checksum']}) and {run.folder} on "
+                    f"{second['name']} (checksum {second['checksum']}); compare runs of the same data.")
+
+
+def _is_other_split(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two data sets were made in the same way but for the seed of their split."""
+    tables = [flat({"data": data}) for data in (one, other)]
+    first, second = ({key: value for key, value in table.items() if key not in APART} for table in tables)
+    seeds = [table.get("data.made_by.seed") for table in tables]
+    return None not in seeds and seeds[0] != seeds[1] and first == second
 
 
 def _identity(study: Mapping[str, Any]) -> str:

@@ -95,9 +95,9 @@ class Comparison(Findings):
 def compare(*studies: AnyStudy | str | Path, seeds: int = 3, out: str | Path = "results/compare",
             rounds: int | None = None, algorithm: str | Recipe | Mapping | Sequence[str | Recipe | Mapping] = (),
             method: str | Mapping | Sequence[str | Mapping] = (), set: Mapping[str, Any] | None = None,
-            tune: Mapping[str, Sequence[Any]] | None = None, tune_seeds: int = 3, reference: str | None = None,
-            save: str | Path | None = None, overwrite: bool = False, accept_changes: bool = False,
-            callbacks: Callbacks = (), progress: bool | None = True) -> Comparison:
+            tune: Mapping[str, Sequence[Any]] | None = None, tune_seeds: int = 3, resplit: bool = False,
+            reference: str | None = None, save: str | Path | None = None, overwrite: bool = False,
+            accept_changes: bool = False, callbacks: Callbacks = (), progress: bool | None = True) -> Comparison:
     """Run the studies, or one study with several algorithms, on the same data and seeds; write one report.
 
     A study is the path of a file, or `Study(problem, data, algorithm, rounds=...)`; a file with [[method]] tables is
@@ -112,6 +112,8 @@ def compare(*studies: AnyStudy | str | Path, seeds: int = 3, out: str | Path = "
     for each key, every method is first swept over all combinations with `tune_seeds` seeds and takes the values that
     are best for it by validation rows; it then runs with seeds that come after those. `reference` names the method that
     the others are held against: the first one by default. To the folder `save` go all tables and figures as files.
+    With `resplit` every seed also splits the data anew (their `seed` is its), so that the differences do not hang on
+    which rows and clients were held out.
     `callbacks` and `progress` are those of `run`.
     """
     if not studies:
@@ -124,6 +126,8 @@ def compare(*studies: AnyStudy | str | Path, seeds: int = 3, out: str | Path = "
                          "them.")
     check("seeds", Count, seeds)
     check("tune_seeds", Count, tune_seeds)
+    if resplit and tune is not None:
+        raise InputError("tuning would learn from rows that other splits test on; leave out resplit or tune.")
     grid = None if tune is None else plain_grid("tune", tune)
     folder, page = Path(out), Path(out) / "report.html"
     changes = {**(set or {}), **({} if rounds is None else {"rounds": rounds})}
@@ -140,7 +144,7 @@ def compare(*studies: AnyStudy | str | Path, seeds: int = 3, out: str | Path = "
         if grid is not None:
             methods, tuned = tune_methods(methods, grid, tune_seeds, folder, watcher, accept_changes, overwrite)
             first = tune_seeds
-        folders = play(methods, range(first, first + seeds), folder, watcher, accept_changes, overwrite)
+        folders = play(methods, range(first, first + seeds), folder, watcher, accept_changes, overwrite, resplit)
     found = Findings(collect(folders), reference if len(methods) > 1 else None, tuned)
     return _written(found, page, save, overwrite)
 

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from cantons.errors import unknown
-from cantons.reporting.collect import Group
-from cantons.reporting.paired import Difference, conclude, difference_rows, find_differences
+from cantons.reporting.collect import Group, several_seeds
+from cantons.reporting.paired import Difference, conclude, difference_rows, explain_differences, find_differences
 from cantons.reporting.table import comparison_rows
 from cantons.reporting.unasked import unasked_options
 from cantons.study.tune import Tuned
@@ -80,7 +80,22 @@ class Findings:
         return found
 
     @property
+    def split(self) -> str:
+        """Which rows were held out, in a sentence, where seeds could have splits of the data of their own."""
+        if any(group.is_resplit for group in self.groups):
+            return "Every seed has a split of the data of its own."
+        made_by = self.against.study["data"].get("made_by") or {}
+        return "All seeds share one split of the data, and another might show other differences." if (
+            "seed" in made_by and several_seeds(self.groups)) else ""
+
+    @property
+    def explanation(self) -> str:
+        """What the columns of differences mean, and which rows were held out."""
+        return " ".join(filter(None, (explain_differences(self.paired), self.split)))
+
+    @property
     def sentences(self) -> list[str]:
         """All that is said below the table: how it was tuned, what differs unasked, what follows."""
         listed = [f"Differs where a default stands: {line}." for line in self.unasked] if len(self.groups) > 1 else []
-        return [*self.tuning, *listed, *([self.conclusion] if self.conclusion else [])]
+        resplit = [self.split] if any(group.is_resplit for group in self.groups) else []
+        return [*self.tuning, *listed, *resplit, *([self.conclusion] if self.conclusion else [])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cantons.reporting.findings import Findings
 from cantons.reporting.markup import element, table
-from cantons.reporting.paired import difference_cells, explain_differences
+from cantons.reporting.paired import difference_cells
 
 
 def differences(found: Findings) -> str:
@@ -15,5 +15,5 @@ def differences(found: Findings) -> str:
     unasked = [f"Differs where a default stands, and may explain a part of this: {line}." for line in found.unasked]
     return (tuning + element("h2", f"Differences to {found.against.label}") + element("p", found.conclusion)
             + table(difference_cells(found.paired), "Differences")
-            + element("p", explain_differences(found.paired), "note")
+            + element("p", found.explanation, "note")
             + "".join(element("p", sentence, "notice") for sentence in unasked))

@@ -10,7 +10,7 @@ import numpy as np
 
 from cantons.display import score
 from cantons.metrics import LEVEL, Paired, adjust_for_several, fewest_pairs, paired
-from cantons.reporting.collect import SETS, Group, Run, headline, metrics, scored_set
+from cantons.reporting.collect import SETS, Group, Run, client_names, headline, metrics, scored_set
 
 SAME = 1e-6  # of the largest score: scores closer than this are equal, because they are written in single precision
 
@@ -180,7 +180,8 @@ def _over_clients(pairs: Sequence[tuple[Run, Run]], key: str) -> Paired | None:
     """Of the clients that both have scored, by the seeds in which they have."""
     if not pairs:
         return None
-    scores = np.array([[run.scores(key) for run in pair] for pair in pairs])
+    names = client_names(pairs)
+    scores = np.array([[run.scores_of(names, key) for run in pair] for pair in pairs])
     there = np.isfinite(scores).all(axis=1)
     apart = np.where(there, scores[:, 0] - scores[:, 1], 0.0)
     scored = there.any(axis=0)

@@ -13,7 +13,7 @@ from typing import Any
 from cantons.errors import InputError
 from cantons.files import begins_with, explain, make_folder, write_text
 from cantons.reporting.findings import Findings
-from cantons.reporting.paired import difference_cells, explain_differences
+from cantons.reporting.paired import difference_cells
 from cantons.reporting.svg import Drawing, write_figure
 from cantons.reporting.table import cells
 from cantons.reporting.text import comparison_title
@@ -46,7 +46,7 @@ def save(found: Findings, drawings: Sequence[Drawing], folder: Path) -> list[Pat
     files = _write_table(folder / "comparison", found.rows, cells(found.rows), comparison_title(found.groups))
     if found.paired:
         files += _write_table(folder / "differences", found.differences, difference_cells(found.paired),
-                              f"{explain_differences(found.paired)} {found.conclusion}")
+                              f"{found.explanation} {found.conclusion}")
     for number, drawing in enumerate(drawings, 1):
         files += write_figure(drawing.draw, folder / f"{number:02d}-{_slug(drawing.title)}")
     names = [file.name for file in files]

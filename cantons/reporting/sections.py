@@ -13,6 +13,7 @@ from cantons.reporting import figures
 from cantons.reporting.collect import (
     SETS,
     Group,
+    client_names,
     diagnostics,
     has_number,
     headline,
@@ -108,31 +109,33 @@ def clients(groups: Sequence[Group], reference: Group) -> str:
     drawn = [figure(f"{title}: {metric} of every client", partial(
         figures.ranked, groups, keys[model], f"{scored} {metric}", upwards)) for model, title in models.items()]
     duels: list[str] = []
-    found = [group.clients(keys[model]) for group in groups for model in (models if alone else ("personal",))]
+    names = client_names(group.runs for group in groups)
+    found = [group.clients(keys[model], names) for group in groups for model in (models if alone else ("personal",))]
     for place, group in enumerate(groups):
         if "shared" not in models if alone else group is reference:
             continue
         old, new = ("shared", "personal") if alone else (reference.label, group.label)
-        before = reference.clients(keys["shared" if alone else "personal"])
-        after = group.clients(keys["personal"])
+        before = reference.clients(keys["shared" if alone else "personal"], names)
+        after = group.clients(keys["personal"], names)
         duels.append(figure(f"{new} against {old}", partial(
             figures.against, before, after, place, (old, new), upwards, np.concatenate(found)),
-            verdict(before, after, group.runs[0].clients["client"], upwards)))
+            verdict(before, after, names, upwards)))
     averaged = ", averaged over seeds" if several_seeds(groups) else ""
     note = f"{_headline(groups)} after the last round{averaged}. A dot is a client, a larger dot several."
     note += "".join(f" {words[0].upper()}{words[1:]}." for words in groups[0].study["data"].get("notes", ()))
-    columns = {f"{model} model": groups[0].clients(keys[model]) for model in models} if alone else {
-        group.label: group.clients(keys["personal"]) for group in groups}
+    columns = {f"{model} model": groups[0].clients(keys[model], names) for model in models} if alone else {
+        group.label: group.clients(keys["personal"], names) for group in groups}
     return (element("h2", "Clients") + element("p", note, "note") + gallery(drawn) + gallery(duels, "squares")
-            + _by_name(groups[0], columns))
+            + _by_name(groups[0], names, columns))
 
 
-def _by_name(group: Group, columns: Mapping[str, np.ndarray]) -> str:
+def _by_name(group: Group, names: Sequence[str], columns: Mapping[str, np.ndarray]) -> str:
     """A table with the score of each client, where they are few enough to be read one by one."""
-    names = group.runs[0].clients["client"]
     if len(names) > NAMED:
         return ""
-    tested = group.runs[0].clients.get("test_examples", ())
+    sizes = {name: count for run in reversed(group.runs) for name, count in zip(
+        run.clients["client"], run.clients.get("test_examples", ()), strict=False)}
+    tested = [sizes.get(name, "–") for name in names] if sizes else []
     shown = [["client", *names]] + ([["test rows", *tested]] if any(count not in ("", "0") for count in tested) else [])
     shown += [[title, *("–" if not np.isfinite(value) else score(value) for value in values)]
               for title, values in columns.items()]

@@ -36,12 +36,13 @@ def check_methods(methods: Sequence[Method], reference: str | None) -> None:
 
 
 def play(methods: Sequence[Method], seeds: Sequence[int], out: Path, watcher: Callback, accept_changes: bool = False,
-         overwrite: bool = False) -> list[Path]:
+         overwrite: bool = False, resplit: bool = False) -> list[Path]:
     """Run methods that were checked; the run folders, method by method and seed by seed.
 
-    Folders that hold runs of other studies are refused first; with `overwrite` those runs are removed.
+    Folders that hold runs of other studies are refused first; with `overwrite` those runs are removed. With `resplit`
+    every seed has a split of the data of its own.
     """
-    runs = {out / f"{method.folder}-{seed}": method.with_seed(seed) for method in methods for seed in seeds}
+    runs = {out / f"{method.folder}-{seed}": method.with_seed(seed, resplit) for method in methods for seed in seeds}
     others = {folder for folder, study in runs.items() if _holds_other(folder, study, accept_changes, overwrite)}
     for folder, study in runs.items():
         study.run(out=folder, resume=folder not in others and Folder(folder).has_begun(), overwrite=folder in others,

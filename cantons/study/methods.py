@@ -29,8 +29,9 @@ class Method(NamedTuple):
     folder: str
     study: AnyStudy
 
-    def with_seed(self, seed: int) -> AnyStudy:
-        return self.study.changed({"seed": seed})
+    def with_seed(self, seed: int, resplit: bool = False) -> AnyStudy:
+        """The study with this seed; with `resplit` its data are split by it, too."""
+        return self.study.changed({"seed": seed, **({"data.seed": seed} if resplit else {})})
 
 
 class Base(NamedTuple):
