@@ -287,31 +287,38 @@ def check(name: str, changes: tuple[str, ...]) -> None:
 @click.argument("rows", type=click.Path(path_type=Path))
 @click.option("--run", "folder", type=click.Path(path_type=Path), required=True, help="The run folder.")
 @click.option("--client", help="Predict as this client, by name or number; else as a stranger.")
+@click.option("--keep", multiple=True, metavar="COLUMN", help="Begin each line with what this column of ROWS has, such "
+              "as an id; may be repeated.")
+@click.option("--each", is_flag=True, help="Print the probability of every class.")
 @click.option("--raw", is_flag=True, help="Print the model's outputs, such as logits, without a header.")
 @click.option("--array", default="x", show_default=True, help="Which array of an .npz file holds the rows.")
 @click.option("--out", type=click.Path(path_type=Path),
               help="Write to this file: what is printed if it ends in .csv, else the outputs as .npy.")
 @click.option("--overwrite", is_flag=True, help="Replace a file in that place that this command did not write.")
 @TRUST
-def predict(rows: Path, folder: Path, client: str | None, raw: bool, array: str, out: Path | None, overwrite: bool,
-            trust: bool) -> None:
+def predict(rows: Path, folder: Path, client: str | None, keep: tuple[str, ...], each: bool, raw: bool, array: str,
+            out: Path | None, overwrite: bool, trust: bool) -> None:
     """Predict with a trained model for the raw rows of ROWS (.npy, .npz or .csv).
 
     Prints the label of each row and its probability, or a number. The columns of a CSV file with a header are found by
     their names; without one, they are those of the training data in their order. What the run scaled is scaled.
     """
-    from cantons.cli.predict import as_text, outputs_for, save, separator_of
+    from cantons.cli.predict import as_columns, as_raw_text, as_text, columns_to_keep, outputs_for, save, separator_of
     from cantons.files import check_replaceable
     from cantons.study.load import load
 
+    if raw and (keep or each):
+        raise click.UsageError("--raw prints the outputs and nothing else; leave out --keep and --each with it.")
     if out is not None:
         check_replaceable(out, overwrite)
-    model = load(folder, trust=trust).client(client)
-    outputs = outputs_for(model, rows, array, separator_of(folder))
+    model, separator = load(folder, trust=trust).client(client), separator_of(folder)
+    kept = columns_to_keep(rows, separator, keep)
+    outputs = outputs_for(model, rows, array, separator)
+    text = as_raw_text(outputs) if raw else as_text(kept, as_columns(model, outputs, each))
     if out is None:
-        click.echo(as_text(model, outputs, raw), nl=False)
+        click.echo(text, nl=False)
     else:
-        save(out, model, outputs, raw)
+        save(out, text, outputs)
         click.echo(out)
 
 

@@ -203,6 +203,19 @@ algorithm = "fedavg"
     assert len(predicted.splitlines()) == 41
     for rows in ("turned.csv", "bare.csv"):
         assert call("predict", rows, "--run", "there").output == predicted
+    with_more = call("predict", "people.csv", "--run", "there", "--keep", "who", "--keep", "label", "--each").output
+    table = [line.split(",") for line in with_more.splitlines()]
+    assert table[0] == ["who", "label", "predicted label", "probability of 0", "probability of 1"]
+    model = ct.load("there").client(None)
+    for line, kept, brief, chances in zip(table[1:], lines, predicted.splitlines()[1:], model.predict_proba(
+            {"tall": inputs[:, 0], "wide": inputs[:, 1]}), strict=True):
+        label, chance = brief.split(",")
+        assert line[:3] == [kept.split(",")[0], kept.split(",")[-1], label] and chance in line[3:]
+        np.testing.assert_allclose([float(each) for each in line[3:]], chances, atol=1e-4)
+    assert "unknown column of people.csv 'whom'. Did you mean 'who'?" in call(
+        "predict", "people.csv", "--run", "there", "--keep", "whom").output
+    assert "its columns have no names" in call("predict", "bare.csv", "--run", "there", "--keep", "who").output
+    assert call("predict", "people.csv", "--run", "there", "--raw", "--each").exit_code == 2
     raw, scaled = (ct.csv("people.csv", client="who", targets="label", scale=how) for how in ("none", "standard"))
     np.save("rows.npy", raw.test.inputs)
     assert call("predict", "rows.npy", "--run", "there", "--out", "predicted.npy").exit_code == 0
