@@ -129,11 +129,11 @@ def duration(seconds: float) -> str:
 
 
 def scores_of(record: Mapping[str, Any]) -> str:
-    """The latest scores and the speed."""
-    scores = [f"{metric} {score(record[key])}" for metric in ("loss", "accuracy")
-              if (key := _scored(record, metric)) in record]
+    """The latest scores, after which round they were taken, and the speed."""
+    scores = ", ".join(f"{metric} {score(record[key])}" for metric in ("loss", "accuracy")
+                       if (key := _scored(record, metric)) in record)
     speed = record.get("updates_per_second")
-    return ", ".join([*scores, *([f"{speed:,.0f} clients/s" if speed < 1e4 else f"{speed / 1e3:,.0f}k clients/s"]
+    return ", ".join([*([f"{scores} (round {record['round']})"] if scores else []), *([f"{speed:,.0f} clients/s" if speed < 1e4 else f"{speed / 1e3:,.0f}k clients/s"]
                                  if speed else [])])
 
 

@@ -98,7 +98,7 @@ def test_without_a_terminal_there_is_a_line_a_minute(capsys):
     lines = capsys.readouterr().err.splitlines()
     minutes = (100 * 7 + 10 * 20) / 60
     assert minutes - 3 <= len([line for line in lines if "round 0 " not in line]) <= minutes
-    assert lines[-1].startswith("run: round ") and "accuracy 0.500" in lines[-1] and "left" in lines[-1]
+    assert lines[-1].startswith("run: round ") and "accuracy 0.500 (round " in lines[-1] and "left" in lines[-1]
 
 
 def test_a_notebook_has_one_line_that_is_written_over():
@@ -116,7 +116,7 @@ def test_a_notebook_has_one_line_that_is_written_over():
     play(Watcher(screen, clock), clock, 5, 2, 1, 1.0, 1.0)
     screen.close()
     (cell,) = cells
-    assert cell["text/plain"] == "run: round 5 of 5, accuracy 0.500"
+    assert cell["text/plain"] == "run: round 5 of 5, accuracy 0.500 (round 5)"
     assert '<progress max="5" value="5">' in cell["text/html"]
 
 
