@@ -132,9 +132,10 @@ def scores_of(record: Mapping[str, Any]) -> str:
     """The latest scores, after which round they were taken, and the speed."""
     scores = ", ".join(f"{metric} {score(record[key])}" for metric in ("loss", "accuracy")
                        if (key := _scored(record, metric)) in record)
-    speed = record.get("updates_per_second")
-    return ", ".join([*([f"{scores} (round {record['round']})"] if scores else []), *([f"{speed:,.0f} clients/s" if speed < 1e4 else f"{speed / 1e3:,.0f}k clients/s"]
-                                 if speed else [])])
+    words = [f"{scores} (round {record['round']})"] if scores else []
+    if speed := record.get("updates_per_second"):
+        words.append(f"{speed:,.0f} clients/s" if speed < 1e4 else f"{speed / 1e3:,.0f}k clients/s")
+    return ", ".join(words)
 
 
 def _scored(record: Mapping[str, Any], metric: str) -> str:
