@@ -23,6 +23,7 @@ from cantons.study.plain import flat, plain
 FREE = ("rounds", "patience", "evaluate_every", "checkpoint_every", "keep", "name")
 RESULT = ("study", "data", "source")  # sections that make another result
 SAID = 3  # differences that a refusal names
+FOLLOWING = ("data.checksum", "data.examples", "data.population")  # of data that were made otherwise
 DIGITS = ("engine", "versions")  # sections that change the last digits
 
 
@@ -74,16 +75,20 @@ def differences(old: Fingerprint, new: Fingerprint, sections: tuple[str, ...] = 
     found = []
     for section in sections:
         before, now = getattr(old, section), getattr(new, section)
-        for key in sorted(before.keys() | now.keys(), key=_names_first):
+        for key in sorted(before.keys() | now.keys(), key=_reasons_first):
             if before.get(key) != now.get(key) and not _cannot_matter(section, key, before):
                 found.append(_words(section, key, before.get(key), now.get(key), here))
     return found
 
 
-def _names_first(key: str) -> tuple[str, bool, str]:
-    """Of the options of a part, its name says most."""
+def _reasons_first(key: str) -> tuple[bool, str, bool, str]:
+    """What follows from other keys says least; of the options of a part, its name says most.
+
+    >>> sorted(["data.checksum", "data.made_by.clients", "data.made_by.name"], key=_reasons_first)
+    ['data.made_by.name', 'data.made_by.clients', 'data.checksum']
+    """
     table, _, option = key.rpartition(".")
-    return table, option != "name", option
+    return key in FOLLOWING, table, option != "name", option
 
 
 def _cannot_matter(section: str, key: str, before: Mapping[str, Any]) -> bool:
