@@ -166,7 +166,7 @@ def played():
 
 @pytest.fixture(scope="session")
 def plain_loop():
-    """`plain_loop(problem, data, recipe)`: rounds as protocol.py writes them, without an engine."""
+    """`plain_loop(problem, data, recipe)`: rounds as cantons.protocol writes them, without an engine."""
     return PlainLoop
 
 

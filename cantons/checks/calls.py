@@ -14,7 +14,7 @@ from cantons.protocol import Algorithm, Averages, Stack, Sum
 PACKAGE = Path(__file__).parents[1]
 # Files whose lines are nobody's algorithm: ours, those of installed packages, and Python's own.
 OTHERS = tuple(str(PACKAGE / part) for part in (
-    "checks", "data", "engine", "models", "problem", "study", "recipe.py", "protocol.py", "shuffle.py")) + tuple(
+    "checks", "data", "engine", "models", "problem", "study", "protocol", "recipe.py", "shuffle.py")) + tuple(
     sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
 FUNCTIONS = ("init_server", "init_client", "broadcast", "client_update", "server_update", "model", "receive", "request",
              "select", "note", "score", "idle_upload")
