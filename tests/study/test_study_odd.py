@@ -9,7 +9,7 @@ from cantons.cli.changes import parsed, parsed_grid
 from cantons.cli.main import cantons
 from cantons.protocol import Progress
 from cantons.study.describe import describe_part
-from cantons.study.loop import _Log
+from cantons.study.log import Log
 from cantons.study.read import read_study
 from cantons.study.record import Seen
 
@@ -199,7 +199,7 @@ def look_at(*losses):
 
     import numpy as np
 
-    log = _Log(SimpleNamespace(study={"name": "x"}, liars=None), None)
+    log = Log(SimpleNamespace(study={"name": "x"}, liars=None), None)
     log.online, log.seen = SimpleNamespace(why_not=""), Seen()
     said = []
     for round, loss in enumerate(losses):
