@@ -114,6 +114,9 @@ class Federation(Displayed):
             f"targets: {self._targets()}",
             f"test set: {self.test_set}",
         ]
+        if self.arrivals is not None:
+            lines.append(f"stream: {len(self.arrivals)} steps, in each {np.asarray(self.arrivals, bool).mean():.0%} of the "
+                         "clients on average")
         if self.clients.groups is not None:
             names, numbers = self.clients.groups
             lines.append("groups: " + ", ".join(

@@ -155,6 +155,7 @@ def test_a_file_is_the_stream_that_it_holds(file):
     # Rows of one moment keep the places they have in the file, where ann's second comes last.
     assert sorted(data.train.inputs[:5, 0]) == sorted(expected.train.inputs[:5, 0])
     np.testing.assert_array_equal(data.arrivals, active)
+    assert f"stream: {len(active)} steps, in each {active.mean():.0%} of the clients" in data.describe()
 
 
 def test_the_last_rows_of_each_client_are_for_testing_and_one_is_left(file):
