@@ -115,8 +115,8 @@ class Federation(Displayed):
             f"test set: {self.test_set}",
         ]
         if self.arrivals is not None:
-            lines.append(f"stream: {len(self.arrivals)} steps, in each {np.asarray(self.arrivals, bool).mean():.0%} of the "
-                         "clients on average")
+            active = np.asarray(self.arrivals, bool).mean()
+            lines.append(f"stream: {len(self.arrivals)} steps, in each {active:.0%} of the clients on average")
         if self.clients.groups is not None:
             names, numbers = self.clients.groups
             lines.append("groups: " + ", ".join(
