@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from cantons.errors import InputError
+from cantons.metrics import HEADLINES
 from cantons.study.folder import Folder
 from cantons.study.plain import flat
 from cantons.study.reading import SHOWN, as_number, read_clients, read_environment, read_evaluations, read_study
 
-METRICS = ("accuracy", "loss")  # what a report can score by; the first that every run has is its headline
 SETS = {"test": "test_examples", "online": "train_examples"}  # where scores come from: the first that every run has
 # What grows from round to round.
 ADDED_UP = ("uploads", "bytes_down", "bytes_up", "bytes_per_client", "rejected_uploads", "skipped_rounds", "seconds")
@@ -177,7 +177,7 @@ def _with_stages(path: Path, history: list[dict[str, Any]]) -> tuple[dict[str, i
 def metrics(groups: Sequence[Group]) -> list[str]:
     """The metrics that every run was scored by; the first is the headline."""
     runs, place = [run for group in groups for run in group.runs], scored_set(groups)
-    found = [metric for metric in METRICS if all(metric in _metrics(run, place) for run in runs)]
+    found = [metric for metric in HEADLINES if all(metric in _metrics(run, place) for run in runs)]
     if not found:
         one, other = runs[0], next(run for run in runs if _metrics(run, place) != _metrics(runs[0], place))
         raise InputError(f"{one.folder} was scored by {', '.join(_metrics(one, place))} and {other.folder} by "
@@ -282,9 +282,9 @@ def _sets(run: Run) -> list[str]:
 
 def _metrics(run: Run, place: str) -> list[str]:
     if place not in SETS:
-        return [metric for metric in METRICS if f"{place}.shared.{metric}" in run.history[-1]]
+        return [metric for metric in HEADLINES if f"{place}.shared.{metric}" in run.history[-1]]
     scored = SETS[place] in run.clients and (run.numbers(SETS[place]) > 0).any()
-    return [metric for metric in METRICS if scored and f"{place}.personal.{metric}" in run.clients
+    return [metric for metric in HEADLINES if scored and f"{place}.personal.{metric}" in run.clients
             and f"{place}.personal.{metric}.mean" in run.history[-1]]
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cantons.display import score
-from cantons.metrics import LEVEL, Paired, adjust_for_several, fewest_pairs, paired
+from cantons.metrics import LEVEL, UPWARDS, Paired, adjust_for_several, fewest_pairs, paired
 from cantons.reporting.collect import SETS, Group, Run, client_names, headline, metrics, scored_set
 
 SAME = 1e-6  # of the largest score: scores closer than this are equal, because they are written in single precision
@@ -98,7 +98,7 @@ def conclude(groups: Sequence[Group], found: Sequence[Difference]) -> str:
     metric = metrics(groups)[0]
     said: dict[str, list[str]] = {}
     for one in found:
-        said.setdefault(_verdict(one, upwards=metric == "accuracy"), []).append(one.method)
+        said.setdefault(_verdict(one, upwards=metric in UPWARDS), []).append(one.method)
     verdicts = (verdict.format(quoted_names(methods), "is" if len(methods) == 1 else "are")
                 for verdict, methods in said.items())
     return f"By {metric}, against {quoted_names([found[0].reference])}: {'; '.join(verdicts)}{_caveat(found)}."

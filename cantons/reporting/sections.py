@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from cantons.display import score
+from cantons.metrics import UPWARDS
 from cantons.reporting import figures
 from cantons.reporting.collect import (
     SETS,
@@ -103,7 +104,7 @@ def clients(groups: Sequence[Group], reference: Group) -> str:
     metric, scored = metrics(groups)[0], scored_set(groups)
     if scored not in SETS:
         return ""
-    upwards, alone = metric == "accuracy", len(groups) == 1
+    upwards, alone = metric in UPWARDS, len(groups) == 1
     models = MODELS if scored == "test" else {"personal": MODELS["personal"]}
     keys = {model: f"{scored}.{model}.{metric}" for model in models}
     drawn = [figure(f"{title}: {metric} of every client", partial(

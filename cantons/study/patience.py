@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cantons.metrics import headline_of
 from cantons.protocol import Problem
 
 
@@ -19,15 +20,14 @@ class Patience:
         self.evaluations, self.problem = evaluations, problem
 
     def number(self, record: Mapping[str, Any]) -> str:
-        """The number it looks at: as in sweeps, the accuracy where there is one, and else the loss."""
-        accuracy = "validation.personal.accuracy.mean"
-        return accuracy if "accuracy" in self.problem.maximise and accuracy in record else (
-            "validation.personal.loss.mean")
+        """The number it looks at: as in sweeps, the accuracy where there is one, or a reward, and else the loss."""
+        metric = headline_of([metric for metric in self.problem.maximise if _column(metric) in record])
+        return _column(metric)
 
     def best(self, history: Sequence[Mapping[str, Any]]) -> int:
         """The place of the first evaluation that none is better than; one that is not a number is never better."""
         name = self.number(history[0])
-        sign = -1 if "accuracy" in name else 1
+        sign = 1 if name == _column("loss") else -1
         scores = [math.nan if row.get(name) is None else sign * row[name] for row in history]
         return min(range(len(scores)), key=lambda place: (math.isnan(scores[place]), scores[place], place))
 
@@ -39,3 +39,7 @@ class Patience:
         best, name = history[self.best(history)], self.number(history[0])
         return (f"stopped after round {history[-1]['round']}: {name} has not improved for {self.evaluations} "
                 f"evaluations; it was best after round {best['round']}.")
+
+
+def _column(metric: str) -> str:
+    return f"validation.personal.{metric}.mean"

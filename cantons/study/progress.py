@@ -11,6 +11,7 @@ from html import escape
 from typing import Any, NamedTuple, Protocol
 
 from cantons.display import score
+from cantons.metrics import UPWARDS
 from cantons.phases import EVALUATING, FITTING, TRAINING, listening
 from cantons.study.callbacks import Callback
 
@@ -130,7 +131,7 @@ def duration(seconds: float) -> str:
 
 def scores_of(record: Mapping[str, Any]) -> str:
     """The latest scores, after which round they were taken, and the speed."""
-    scores = ", ".join(f"{metric} {score(record[key])}" for metric in ("loss", "accuracy")
+    scores = ", ".join(f"{metric} {score(record[key])}" for metric in ("loss", *UPWARDS)
                        if (key := _scored(record, metric)) in record)
     words = [f"{scores} (round {record['round']})"] if scores else []
     if speed := record.get("updates_per_second"):

@@ -12,16 +12,17 @@ import numpy as np
 
 from cantons.display import Displayed, Table, score
 from cantons.errors import unknown
+from cantons.metrics import HEADLINES
 from cantons.optional import optional_import
 from cantons.study.trained import Trained as Trained
 
 # What a printed result shows, of what there is.
-SCORES = (("test", "accuracy"), ("test", "reward"), ("test", "reward_dr"), ("test", "loss"),
+SCORES = (("test", "accuracy"), ("test", "reward"), ("test", "reward_dr"), ("test", "recall@10"), ("test", "loss"),
           ("new_test", "accuracy"), ("new_test", "loss"), ("validation", "accuracy"), ("online", "accuracy"),
           ("online", "loss"), ("train", "loss"))
 
-HEADLINES = [[f"{place}.{model}.{metric}.mean" for model in ("personal", "shared")]  # what it plots: the first there is
-             for place in ("test", "online") for metric in ("accuracy", "reward", "loss")]
+PLOTTED = [[f"{place}.{model}.{metric}.mean" for model in ("personal", "shared")]  # what it plots: the first there is
+           for place in ("test", "online") for metric in HEADLINES]
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,7 +60,7 @@ class Result(Displayed):
         personalised models and of the shared one on test rows, or on a stream of the models that met it.
         """
         chosen = [number] if number is not None else next(
-            ([name for name in names if name in self.arrays] for names in HEADLINES if names[0] in self.arrays
+            ([name for name in names if name in self.arrays] for names in PLOTTED if names[0] in self.arrays
              and np.isfinite(self.arrays[names[0]]).any()), [])
         for name in chosen:
             if name not in self.arrays:

@@ -18,6 +18,7 @@ import numpy as np
 from cantons.engine import Local, real_options
 from cantons.errors import InputError, unknown
 from cantons.files import CannotWrite, folder_name, without_separators
+from cantons.metrics import headline_of
 from cantons.protocol import Engine
 from cantons.study.callbacks import Callback
 from cantons.study.folder import Folder
@@ -104,7 +105,7 @@ def sweep(given: AnyStudy | str | Path, grid: Mapping[str, Sequence[Any]], seeds
     if choose is not None:
         metric = _metric_of(choose, [run for run in runs if label(run.point) not in failures])
     else:
-        metric = "accuracy" if "accuracy" in maximise and _has_accuracy(runs, by) else "loss"
+        metric = headline_of([metric for metric in maximise if _is_scored(runs, f"{by}.personal.{metric}.mean")])
     outcomes = [_outcome(point, [run for run in runs if run.point is point], choose or f"{by}.personal.{metric}.mean",
                          metric, failures) for point in points]
     sign = -1 if metric in maximise else 1
@@ -229,8 +230,8 @@ def _metric_of(column: str, runs: Sequence[Run]) -> str:
     return words[2] if len(words) > 2 else words[-1]
 
 
-def _has_accuracy(runs: Sequence[Run], by: str) -> bool:
-    return any(f"{by}.personal.accuracy.mean" in row for run in runs for row in read_evaluations(run.folder)[-1:])
+def _is_scored(runs: Sequence[Run], column: str) -> bool:
+    return any(column in row for run in runs for row in read_evaluations(run.folder)[-1:])
 
 
 def _outcome(point: Mapping[str, Any], runs: Sequence[Run], column: str, metric: str,

@@ -12,6 +12,7 @@ import cantons as ct
 from cantons.data import with_validation
 from cantons.study.callbacks import Callback
 from cantons.study.folder import Folder
+from cantons.study.patience import Patience
 from cantons.study.read import read_study
 from cantons.study.resolve import resolve
 from cantons.study.sweep import grouped, label, sweep
@@ -238,3 +239,17 @@ def test_the_study_says_how_much_to_set_aside(study, tmp_path):
     path.write_text("validation = 0.5\n" + study.read_text())
     sweep(path, {"algorithm.step_size": [0.1]}, 1, tmp_path, {"rounds": 1}, Callback())
     assert json.loads((tmp_path / "step_size=0.1-0" / "study.json").read_text())["validation"] == 0.5
+
+
+def test_a_bandit_is_chosen_and_stopped_by_its_reward(tmp_path):
+    """Larger is better there, and a model that predicts rewards better need not choose better actions."""
+    data = ct.classification_log({"name": "digits", "clients": 4})
+    study = ct.Study(ct.logged_bandit(data, ct.linear()), data, ct.fedavg(batch_size=None), rounds=20, seed=1)
+    found = ct.sweep(study, {"algorithm.step_size": [1e-6, 0.1, 0.5]}, seeds=1, out=tmp_path / "sweep")
+    frame = found.frame()
+    assert found.metric == "reward" and found.by == "validation"
+    assert frame["validation"].is_monotonic_decreasing and frame["validation"].iloc[0] > frame["validation"].iloc[-1]
+    patience = Patience(1, study.problem)
+    numbers = [{f"validation.personal.{metric}.mean": value for metric, value in (("loss", loss), ("reward", reward))}
+               for loss, reward in ((0.1, 0.2), (0.3, 0.9), (0.2, 0.5))]
+    assert patience.number(numbers[0]) == "validation.personal.reward.mean" and patience.best(numbers) == 1
