@@ -120,7 +120,8 @@ def _verdict(one: Difference, upwards: bool) -> str:
         if max(one.seeds.signs[0], one.seeds.signs[2]) < one.seeds.number:
             return "no difference is seen for {} on which the seeds agree"
         return f"{{}} {{}} {better} over clients, " + (
-            "by the one seed" if one.seeds.number == 1 else f"in all {one.seeds.number} seeds")
+            "by the one seed" if one.seeds.number == 1 else
+            "in both seeds" if one.seeds.number == 2 else f"in all {one.seeds.number} seeds")
     if over_seeds:
         untested = one.clients is None or one.clients_p is None
         return f"{{}} {{}} {better} over seeds" + ("" if untested else ", but over clients no difference is seen")

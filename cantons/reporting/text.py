@@ -29,16 +29,23 @@ def print_comparison(console: Console, found: Findings) -> None:
 
     rows = found.rows
     gone = ["seeds"] if len({row["seeds"] for row in rows}) == 1 else []
+    titles = cells(rows, gone)[0]
     own = [key for key in reversed(rows[0]) if key not in COLUMNS]  # diagnostics go before anything else
     for column in (*own, *DISPENSABLE):
         if _width(cells(rows, gone)) <= console.width:
             break
         gone.append(column)
+    shown = cells(rows, gone)
+    missing = [title for title in titles if title not in shown[0]]
     console.print(Text(comparison_title(found.groups)))
-    console.print(_table(cells(rows, gone)))
+    console.print(_table(shown))
     if found.paired:
         console.print()
-        console.print(_table(_fitting(difference_cells(found.paired), console.width)))
+        apart = difference_cells(found.paired)
+        console.print(_table(_fitting(apart, console.width)))
+        missing += apart[0][len(_fitting(apart, console.width)[0]):]
+    if missing:
+        console.print(Text(f"no room here for: {', '.join(dict.fromkeys(missing))}; the report has all."))
     for sentence in found.sentences:
         console.print(Text(sentence))
 

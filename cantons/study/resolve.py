@@ -70,12 +70,13 @@ def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
             seed: int = 0, evaluate_every: int | None = None, evaluate_clients: int | None = None,
             validation: float | None = None, patience: int | None = None, choose: bool = False,
             precision: str = "float32", engine: Engine, checkpoint_every: int | None = None, keep: int = 3,
-            name: str | None = None,
+            name: str | None = None, of_rows: Problem | None = None,
             initial: Start | tuple[PyTree, PyTree] | Callable[[Parts], Start] | None = None) -> Resolved:
     """Check the settings and build the parts. With `choose`, hold rows back to choose by, unless a stream serves; with
     `patience`, to stop by.
 
-    `initial` is where the run begins, or a function from its parts to that.
+    `initial` is where the run begins, or a function from its parts to that. `of_rows` is the problem that the rows of
+    the data are for, where another one is trained.
     """
     check_arguments(problem, data, algorithm, clock=clock, aggregate=aggregate, byzantine=byzantine, engine=engine)
     for option, kind, value in (("rounds", Count, rounds), ("evaluate_every", Count | None, evaluate_every),
@@ -90,7 +91,7 @@ def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
     if clock is None:
         clock = rounds_clock(cohort=cohort)
     built, ticking = build_parts(problem, data, algorithm, clock, aggregate, rounds)
-    check_data(problem, data)
+    check_data(of_rows or problem, data)
     if patience is not None and ticking.online is not None:
         raise InputError("patience is with the scores of validation rows, and a stream has none; leave it out.")
     to_stop = patience is not None and data.validation is None

@@ -87,7 +87,7 @@ def run_with_models(
     local_models = LocalModels(host, save=out is not None and not unsaved)
     run = resolve(served, data, recipe, rounds=rounds, clock=clock or online(), seed=seed,
                   evaluate_every=evaluate_every, validation=validation, precision=precision, engine=local_models,
-                  checkpoint_every=checkpoint_every, keep=keep, name=name)
+                  checkpoint_every=checkpoint_every, keep=keep, name=name, of_rows=problem)
     run.study["models"] = dict(Counter(map(kind, brought)))
     run.study["source"] |= foreign_sources(brought)
     with watching(progress) as watchers, closing(host):

@@ -1,6 +1,7 @@
 """The commands, called as a user calls them."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -124,8 +125,10 @@ def test_compare_runs_one_study_with_several_algorithms(call, tmp_path):
 
 
 def test_the_table_fits_the_terminal_and_every_word_is_whole(call, monkeypatch):
-    for width, titles in ((80, ["worst", "10%", "shared", "new", "clients", "KiB/", "client", "ms/", "round"]),
-                          (50, ["worst", "10%", "shared"])):  # the second time the runs are there already
+    both = ["worst", "10%", "shared", "new", "clients", "KiB/", "client", "ms/", "round"]
+    for width, titles, missing in (
+            (120, both, ""), (80, both[:5], "KiB/client, ms/round, worst 10%, new clients"),
+            (50, both[:2], "shared, new clients, KiB/client, ms/round, over 10 clients, p, clients, worst 10%")):
         monkeypatch.setattr(show, "_console", lambda *_, width=width: Console(width=width, highlight=False,
                                                                               markup=False))
         done = call("compare", "study.toml", "--algorithm", "fedavg", "--algorithm",
@@ -133,8 +136,10 @@ def test_the_table_fits_the_terminal_and_every_word_is_whole(call, monkeypatch):
         assert done.exit_code == 0, done.output
         assert all(len(line) <= width for line in done.stdout.splitlines())
         assert "…" not in done.stdout
-        header = done.stdout.partition("2 seeds")[2].partition("─")[0]
+        header = re.split(r"2\s+seeds", done.stdout, maxsplit=1)[1].partition("─")[0]  # the title may be two lines
         assert sorted(header.split()) == sorted(["method", "personal", *titles])
+        told = re.search("no room here for: (.+); the report has all", " ".join(done.stdout.split()))
+        assert (told[1] if told else "") == missing
 
 
 def test_report_is_one_file_and_refuses_what_is_no_run(call, tmp_path):

@@ -22,7 +22,8 @@ OUTSIDE = ["..", "/", "/dev/null", "../outside",
 PARTS = sorted({name for parts in REGISTRY.values() for name in parts})
 ODD = [str(value) for value in NUMBERS if len(str(value)) < 100] + [word for word in WORDS if "\0" not in word]
 by_kind = {"study": ["rounds.toml", "csv.toml", "online.toml"], "studies": ["rounds.toml", "csv.toml", "online.toml"],
-           "folder": ["run", "sound"], "folders": ["run", "sound"], "inputs": ["x.npy", "x.npz", "rows.csv"],
+           "folder": ["run", "sound"], "folders": ["run", "sound"], "rows": ["x.npy", "x.npz", "rows.csv"],
+           "keep": ["a", "who", ""],
            "kind": sorted(REGISTRY), "name": PARTS + ["rounds.toml", "cantons.algorithm:fedavg"],
            "algorithms": sorted(REGISTRY["algorithm"]), "client": ["0", "1", "ann"], "array": ["x", "y"],
            "reference": ["rounds", "fedavg"], "plot": ["new.png", "new.svg", "thesis.tex"],

@@ -137,8 +137,11 @@ def test_tokens_beyond_the_vocabulary_are_refused_by_predict(spoken, tmp_path, r
 
 
 def test_rows_of_another_width_are_not_picked_from(spoken):
+    rows = np.zeros((1, 2), int)
+    with pytest.raises(InputError, match=r"the rows have shape \(1, 2\), and this model was trained on rows of shape"):
+        spoken[0].outputs(rows)
     with pytest.raises(InputError, match=r"inputs have shape \(1, 2\), and shared_features picks among 3 columns"):
-        spoken[0].outputs(np.zeros((1, 2), int))
+        spoken[0].outputs(rows, encoded=True)
 
 
 def test_tokens_beyond_the_vocabulary_are_refused_before_anything_is_trained():

@@ -202,13 +202,6 @@ def test_a_tuned_comparison_is_a_sweep_and_runs_made_by_hand(here):
         ct.compare("study.toml", **asked, set={"cohort": 2})
 
 
-def test_an_edge_of_what_was_tried_is_said_and_a_middle_is_not():
-    from cantons.study.tune import _is_edge
-
-    assert [_is_edge(value, [0.1, 1.0, 0.5]) for value in (0.1, 0.5, 1.0)] == [True, False, True]
-    assert not _is_edge(1, [1, 2]) and not _is_edge("a", ["a", "b", "c"]) and not _is_edge(True, [True, False, 3])
-
-
 def test_a_sweep_begins_anew_where_other_runs_are_only_if_it_is_told_to(here):
     grid, other = {"algorithm.step_size": [0.1, 0.5]}, {"set": {"cohort": 2}, "rounds": 1, "seeds": 1}
     ct.sweep("study.toml", grid, seeds=1, out="out")
