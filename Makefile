@@ -32,10 +32,10 @@ types: $(VENV)/.test
 test-engines: $(VENV)/.engines
 	$(BIN)/python -m pytest -n 0 tests/engines
 
-# What needs PyTorch, with torchax, or Vowpal Wabbit, which are installed for it.
+# What needs PyTorch, with torchax, Vowpal Wabbit, or ONNX, which are installed for it.
 test-extras: $(VENV)/.extras
 	$(BIN)/python -m pytest -n 0 tests/pytorch tests/local_models tests/algorithm/test_algorithm_vowpal.py \
-		tests/problem/test_problem_logged_vowpal.py -k "torch or vowpal"
+		tests/problem/test_problem_logged_vowpal.py tests/study/test_study_leave.py -k "torch or vowpal or onnx"
 
 # Mutated studies, files, run folders and command lines: each works or is refused in a sentence. ONLY=study: one kind.
 CASES ?= 10000
@@ -83,7 +83,7 @@ $(VENV)/.engines: $(VENV)/.test
 	touch $@
 
 $(VENV)/.extras: $(VENV)/.test
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,torch,vw]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,torch,vw,onnx]'
 	touch $@
 
 clean:
