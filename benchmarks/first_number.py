@@ -1,17 +1,27 @@
 """How long does a run take to its first number, and with what?
 
     python benchmarks/first_number.py --algorithms fedrep fedavg_finetune
+    python benchmarks/first_number.py --demo
 
 A CNN for pictures of 28 x 28 in 62 classes, 300 clients with 100 training examples each, the last layer private. The
 phases up to the evaluation before round 0 are timed, each by when it is entered. Numbers depend on the machine; to
-compare two versions, run both on one machine with an empty JAX_COMPILATION_CACHE_DIR.
+compare two versions, run both on one machine with an empty JAX_COMPILATION_CACHE_DIR. With --demo: from the command
+`cantons demo` to the first score on the screen of a terminal, with empty and with full caches.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -47,12 +57,49 @@ def federation(clients: int, examples: int) -> ct.Federation:
                          test=np.arange(len(labels)) >= clients * examples)
 
 
+def demo(repeats: int) -> None:
+    """The seconds until a terminal shows a score of the demo; cold, then warm, in turn."""
+    found: dict[str, list[float]] = {"cold": [], "warm": []}
+    for _ in range(repeats):
+        with tempfile.TemporaryDirectory() as folder:
+            for seconds in found.values():
+                seconds.append(_seconds_to_a_score(Path(folder)))
+                shutil.rmtree(Path(folder) / "results", ignore_errors=True)
+    print(json.dumps({"demo": {kind: [round(each, 1) for each in seconds] for kind, seconds in found.items()},
+                      "load": os.getloadavg()[0]}))
+
+
+def _seconds_to_a_score(folder: Path) -> float:
+    command = [str(Path(sys.executable).with_name("cantons")), "demo"]
+    screen, terminal = pty.openpty()
+    began, text = time.perf_counter(), ""
+    running = subprocess.Popen(command, cwd=folder, stdout=terminal, stderr=terminal, env={
+        **os.environ, "JAX_COMPILATION_CACHE_DIR": str(folder / "compiled"), "TERM": "xterm", "COLUMNS": "120"})
+    os.close(terminal)
+    while not re.search(r"(accuracy|loss) \d", text):
+        text += os.read(screen, 4096).decode(errors="replace")
+    took = time.perf_counter() - began
+    while running.poll() is None:  # to the end, so that all it compiles is kept
+        try:
+            os.read(screen, 4096)
+        except OSError:  # it has left the terminal
+            break
+    running.wait()
+    os.close(screen)
+    return took
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--demo", action="store_true")
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--algorithms", nargs="+", default=["fedrep", "fedavg_finetune"])
     parser.add_argument("--clients", type=int, default=300)
     parser.add_argument("--examples", type=int, default=100)
     options = parser.parse_args()
+    if options.demo:
+        demo(options.repeats)
+        return
     data = federation(options.clients, options.examples)
     for name in options.algorithms:
         problem = ct.classification(data, ct.cnn((16, 32), dense=64), split="none" if name == "fedavg_finetune"
