@@ -12,7 +12,7 @@ from pathlib import Path
 
 from PIL import Image
 
-SIZE, SHOWN = (1100, 1800), (12, 20, 1088, 1520)  # of the window; left, top, right and bottom of what is kept
+SIZE, SHOWN = (1100, 1800), (12, 20, 1088, 1545)  # of the window; left, top, right and bottom of what is kept
 SCHEMES = {"light": 1, "dark": 0}
 
 
