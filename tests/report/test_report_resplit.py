@@ -1,5 +1,6 @@
 """`compare --resplit`: every seed splits the data anew, and clients are told apart by their names, not their places."""
 
+import dataclasses
 from unittest import mock
 
 import numpy as np
@@ -68,6 +69,11 @@ def test_clients_are_averaged_over_the_splits_in_which_they_train(played):
     assert len({len(scores) for scores in expected.values()}) > 1, "this tries nothing if all clients always train"
     np.testing.assert_allclose(group.clients(KEY, names), [np.mean(expected[name]) for name in names])
     assert np.isnan(group.clients(KEY, [*names, "nobody"])[-1])
+    one, other = group.runs[:2]
+    asked = other.clients["client"]  # as many as `one` has, and not the same
+    there = dict(zip(one.clients["client"], one.scores(KEY), strict=True))
+    assert len(asked) == len(there) and set(asked) != set(there)
+    np.testing.assert_array_equal(one.scores_of(asked, KEY), [there.get(name, np.nan) for name in asked])
 
 
 def test_differences_are_of_the_same_client_in_the_same_split(played):
@@ -113,5 +119,8 @@ def test_what_cannot_be_split_anew_is_refused_in_a_sentence(played, tmp_path):
         ct.compare(study, resplit=True, tune={"algorithm.step_size": [0.1, 0.2]}, out=tmp_path / "out")
     data = ct.digits(clients=4)
     made = ct.Study(ct.logistic(data), data, ct.fedavg(), rounds=1)
+    bare = dataclasses.replace(data, spec=None)  # nobody knows how it was split
+    assert ct.compare(ct.Study(ct.logistic(bare), bare, ct.fedavg(), rounds=1), seeds=2, out=tmp_path / "bare",
+                      progress=False).split == ""
     with pytest.raises(ct.InputError, match=r"cannot change data\.seed, because the data of a study made in Python"):
         ct.compare(made, resplit=True, out=tmp_path / "out")
