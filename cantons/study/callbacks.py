@@ -26,6 +26,10 @@ class Callback:
     def noticed(self, sentence: str) -> None:
         """Something the user should know: a client left out, a damaged checkpoint, a pause."""
 
+    def advised(self, sentence: str) -> None:
+        """Something to know before the first round; by default it is noticed."""
+        self.noticed(sentence)
+
     def stopped(self, round: int) -> None:
         """After Ctrl-C, when the state is saved; `finished` will not come."""
 
@@ -66,6 +70,9 @@ class Several(Callback):
 
     def noticed(self, sentence: str) -> None:
         self._tell("noticed", sentence)
+
+    def advised(self, sentence: str) -> None:
+        self._tell("advised", sentence)
 
     def stopped(self, round: int) -> None:
         self._tell("stopped", round)

@@ -13,6 +13,7 @@ from cantons.errors import InputError
 from cantons.memory import give_back
 from cantons.phases import COMPILING, EVALUATING, TRAINING, enter, listening
 from cantons.protocol import Session, Snapshot
+from cantons.study.advice import about_inputs
 from cantons.study.callbacks import Callbacks, Several
 from cantons.study.checkpoint import Checkpoints
 from cantons.study.fingerprint import Fingerprint, check_same
@@ -121,10 +122,11 @@ class Loop:
         return self._finish(state, done)
 
     def _advise(self) -> None:
-        """Tell what the algorithms have to say before the first round: each sentence once, whichever runs it is of."""
-        said = {f"{log.run.parts.recipe.name}: {sentence}": None for log in self.logs for sentence in log.advice()}
+        """Tell what is to be said before the first round: each sentence once, whichever runs it is of."""
+        said = dict.fromkeys(about_inputs(self.runs[0].parts.problem, self.runs[0].data))
+        said |= {f"{log.run.parts.recipe.name}: {sentence}": None for log in self.logs for sentence in log.advice()}
         for sentence in said:
-            self.notice(sentence)
+            self.watcher.advised(sentence)
 
     def _restored(self, state: Any) -> tuple[Any, int]:
         """The newest sound checkpoint, or the beginning."""

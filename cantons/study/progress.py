@@ -56,6 +56,7 @@ class Watcher(Callback):
     def __init__(self, screen: Screen, clock: Callable[[], float] = time.monotonic):
         self._screen, self._clock = screen, clock
         self._standing = Standing()
+        self._advised: set[str] = set()
         self._forget()
 
     def _forget(self) -> None:
@@ -85,6 +86,12 @@ class Watcher(Callback):
 
     def noticed(self, sentence: str) -> None:
         print(sentence, file=sys.stderr)
+
+    def advised(self, sentence: str) -> None:
+        """Once, however many runs it is for."""
+        if sentence not in self._advised:
+            self._advised.add(sentence)
+            self.noticed(sentence)
 
     def _show(self, **news: Any) -> None:
         """Count the time of the phase until now, and show what is new."""

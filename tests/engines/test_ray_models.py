@@ -135,3 +135,10 @@ def test_a_model_that_cannot_be_pickled_is_refused_before_anything_starts(nothin
                                             "because it cannot be pickled: .*lock.*; make it without locks"):
         play(None, factory, engine=ct.Ray())
     assert ray_processes().keys() == before.keys()
+
+
+def test_more_actors_than_clients_are_refused_before_anything_starts(nothing_is_left):
+    before = ray_processes()
+    with pytest.raises(ct.InputError, match=r"the engine ray has 99 actors for \d+ clients; use at most as many"):
+        play(None, lambda name: lm.Linear(), engine=ct.Ray(actors=99))
+    assert ray_processes().keys() == before.keys()

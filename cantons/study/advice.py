@@ -1,0 +1,44 @@
+"""What a user should know about data before training on them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cantons.data import Federation
+from cantons.errors import InputError
+from cantons.protocol import Problem
+
+LARGE = 10.0  # columns beyond this, by the root of their mean square, want smaller steps than the usual ones
+ROWS = 10_000  # as many are looked at
+
+
+def about_inputs(problem: Problem, data: Federation) -> list[str]:
+    """A sentence, if numbers that were not scaled are so large that steps of a usual size overshoot."""
+    inputs = data.train.inputs
+    if not isinstance(inputs, np.ndarray) or not inputs.size or not _are_quantities(problem, inputs):
+        return []
+    some = np.asarray(inputs[::1 + len(inputs) // ROWS], np.float64)
+    sizes = np.sqrt(np.square(some).mean(axis=0)).ravel()
+    if not (sizes > LARGE).any():
+        return []
+    columns = None if data.encoding is None else data.encoding.columns
+    place = int(sizes.argmax())
+    named = f"the column {columns[place].name!r} of {data.name} has" if columns and len(columns) == len(sizes) else (
+        f"inputs of {data.name} have")
+    cure = 'scale = "standard" in [data] (in Python: scale="standard")' if "scale" in (data.spec or {}) else (
+        "inputs that are scaled")
+    return [f"{named} numbers around {sizes[place]:.3g}, which take much smaller steps than numbers around 1; {cure} "
+            "may help."]
+
+
+def _are_quantities(problem: Problem, inputs: np.ndarray) -> bool:
+    """Whether it makes sense to scale them; whole numbers may be tokens, and none is below 0."""
+    if inputs.dtype.kind == "f":
+        return True
+    if inputs.dtype.kind not in "iu" or problem.spec is None:
+        return False
+    try:
+        problem.check_inputs(np.full((1, *inputs.shape[1:]), -1))
+    except InputError:
+        return False
+    return True

@@ -1,0 +1,68 @@
+"""What a user is told before the first round."""
+
+import numpy as np
+import pytest
+
+import cantons as ct
+from cantons.study.advice import about_inputs
+
+RANDOM = np.random.default_rng(0)
+ROWS = RANDOM.normal(size=(60, 3)) * [1, 400, 2]
+CLIENTS, LABELS = np.arange(60) % 3, RANDOM.integers(0, 2, 60)
+ADVICE = "take much smaller steps than numbers around 1"
+
+
+def federation(rows):
+    return ct.federation(rows, LABELS, CLIENTS, classes=2, name="mine")
+
+
+@pytest.mark.parametrize("rows, size", [
+    (ROWS, np.sqrt(np.square(ROWS[:, 1]).mean())), (ROWS.astype(np.int32), None), (ROWS / 400, 0), (ROWS[:, [0, 2]], 0),
+    (RANDOM.integers(0, 256, (60, 4, 4)).astype(np.uint8), None)])
+def test_large_numbers_that_were_not_scaled_are_told_with_their_size(rows, size):
+    data = federation(rows)
+    found = about_inputs(ct.classification(data, ct.mlp()), data)
+    assert len(found) == (size != 0)
+    if size:
+        assert float(found[0].partition("around ")[2].partition(",")[0]) == pytest.approx(size, rel=0.1)
+    if found:
+        assert found[0].startswith("inputs of mine have") and found[0].endswith("inputs that are scaled may help.")
+
+
+def test_tokens_are_no_quantities():
+    tokens = RANDOM.integers(0, 200, (60, 5)).astype(np.uint8)
+    data = federation(tokens)
+    assert about_inputs(ct.classification(data, ct.embedding(vocabulary=200)), data) == []
+    assert len(about_inputs(ct.classification(data, ct.mlp()), data)) == 1
+    problem = ct.logistic(data)._replace(spec=None)  # somebody's own model: it may take them for tokens
+    assert about_inputs(problem, data) == []
+
+
+def test_a_column_is_named_and_the_option_that_scales_it(tmp_path, capsys):
+    table = tmp_path / "clinics.csv"
+    lines = [f"{client},{tall},{wide},{label}"
+             for client, (tall, wide, _), label in zip(CLIENTS, ROWS, LABELS, strict=True)]
+    table.write_text("\n".join(["who,age,pressure,ill", *lines]) + "\n")
+    raw, scaled = (ct.csv(table, client="who", targets="ill", scale=scale) for scale in ("none", "standard"))
+    (sentence,) = about_inputs(ct.logistic(raw), raw)
+    assert sentence.startswith("the column 'pressure' of clinics has numbers around ")
+    assert 'scale = "standard" in [data]' in sentence
+    assert about_inputs(ct.logistic(scaled), scaled) == []
+    studies = [ct.Study(ct.logistic(raw), raw, recipe, rounds=1) for recipe in (ct.fedavg(), ct.fedprox())]
+    ct.compare(*studies, seeds=2, out=tmp_path / "out")
+    assert capsys.readouterr().err.count(ADVICE) == 1, "once for four runs"
+    ct.run(ct.logistic(raw), raw, ct.fedavg(), rounds=1, progress=None)
+    assert ADVICE not in capsys.readouterr().err
+
+
+def test_a_callback_is_advised_by_a_notice_unless_it_says_otherwise(capsys):
+    class Heard(ct.Callback):
+        def __init__(self):
+            self.sentences = []
+
+        def noticed(self, sentence):
+            self.sentences.append(sentence)
+
+    heard, data = Heard(), federation(ROWS)
+    ct.run(ct.logistic(data), data, ct.fedavg(), rounds=1, callbacks=[heard], progress=None)
+    assert sum(ADVICE in sentence for sentence in heard.sentences) == 1
