@@ -85,13 +85,9 @@ def evaluate(script, address, profile):
     """What a script gives in a page, by the browser's own protocol: messages that end in a zero byte."""
     (theirs, ask), (answers, to_us) = os.pipe(), os.pipe()
     ends = os.dup(theirs), os.dup(to_us)  # neither is 3 or 4, where the browser looks for them
-
-    def connect():
-        for place, end in enumerate(ends, 3):
-            os.dup2(end, place)
-
+    connect = f'exec "$0" "$@" 3<&{ends[0]} 4>&{ends[1]}'  # in a shell: JAX forbids what Python would do after a fork
     flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}", "--remote-debugging-pipe"]
-    browser = subprocess.Popen([BROWSER, *flags], close_fds=False, preexec_fn=connect, stderr=subprocess.DEVNULL)
+    browser = subprocess.Popen(["bash", "-c", connect, BROWSER, *flags], pass_fds=ends, stderr=subprocess.DEVNULL)
     received = b""
 
     def call(method, session=None, **params):

@@ -18,7 +18,8 @@ def about_inputs(problem: Problem, data: Federation) -> list[str]:
     if not isinstance(inputs, np.ndarray) or not inputs.size or not _are_quantities(problem, inputs):
         return []
     some = np.asarray(inputs[::1 + len(inputs) // ROWS], np.float64)
-    sizes = np.sqrt(np.square(some).mean(axis=0)).ravel()
+    most = np.maximum(np.abs(some).max(axis=0), 1.0)  # its square may be too large to be a number
+    sizes = (most * np.sqrt(np.square(some / most).mean(axis=0))).ravel()
     if not (sizes > LARGE).any():
         return []
     columns = None if data.encoding is None else data.encoding.columns

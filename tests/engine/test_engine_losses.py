@@ -75,6 +75,9 @@ def test_the_record_names_the_clients_left_out(least_squares, overflowing):
         def noticed(self, sentence):
             told.append(sentence)
 
+        def advised(self, sentence):
+            assert "e+199" in sentence
+
     result = ct.run(least_squares, overflowing, ct.fedavg(step_size=0.05, batch_size=None), rounds=4,
                     evaluate_every=2, precision="float64", callbacks=[Listener()])
     assert [row["rejected_uploads"] for row in result.history] == [0, 4, 8]

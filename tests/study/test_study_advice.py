@@ -18,7 +18,7 @@ def federation(rows):
 
 @pytest.mark.parametrize("rows, size", [
     (ROWS, np.sqrt(np.square(ROWS[:, 1]).mean())), (ROWS.astype(np.int32), None), (ROWS / 400, 0), (ROWS[:, [0, 2]], 0),
-    (RANDOM.integers(0, 256, (60, 4, 4)).astype(np.uint8), None)])
+    (RANDOM.integers(0, 256, (60, 4, 4)).astype(np.uint8), None), (np.full((60, 2), 1e30), 1e30)])
 def test_large_numbers_that_were_not_scaled_are_told_with_their_size(rows, size):
     data = federation(rows)
     found = about_inputs(ct.classification(data, ct.mlp()), data)
