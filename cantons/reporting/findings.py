@@ -80,9 +80,14 @@ class Findings:
         return found
 
     @property
+    def is_resplit(self) -> bool:
+        """Whether seeds have splits of the data of their own."""
+        return any(group.is_resplit for group in self.groups)
+
+    @property
     def split(self) -> str:
         """Which rows were held out, in a sentence, where seeds could have splits of the data of their own."""
-        if any(group.is_resplit for group in self.groups):
+        if self.is_resplit:
             return "Every seed has a split of the data of its own."
         made_by = self.against.study["data"].get("made_by") or {}
         return "All seeds share one split of the data, and another might show other differences." if (
@@ -97,5 +102,5 @@ class Findings:
     def sentences(self) -> list[str]:
         """All that is said below the table: how it was tuned, what differs unasked, what follows."""
         listed = [f"Differs where a default stands: {line}." for line in self.unasked] if len(self.groups) > 1 else []
-        resplit = [self.split] if any(group.is_resplit for group in self.groups) else []
+        resplit = [self.split] if self.is_resplit else []
         return [*self.tuning, *listed, *resplit, *([self.conclusion] if self.conclusion else [])]

@@ -41,11 +41,12 @@ def print_comparison(console: Console, found: Findings) -> None:
     console.print(_table(shown))
     if found.paired:
         console.print()
-        apart = difference_cells(found.paired)
-        console.print(_table(_fitting(apart, console.width)))
-        missing += apart[0][len(_fitting(apart, console.width)[0]):]
+        whole = difference_cells(found.paired)
+        apart = _fitting(whole, console.width)
+        console.print(_table(apart))
+        missing += whole[0][len(apart[0]):]
     if missing:
-        console.print(Text(f"no room here for: {', '.join(dict.fromkeys(missing))}; the report has all."))
+        console.print(Text(f"too narrow here for: {'; '.join(dict.fromkeys(missing))}."))
     for sentence in found.sentences:
         console.print(Text(sentence))
 
