@@ -3,7 +3,8 @@
 Federated training gives every client its own kernels. Under `vmap` a native convolution becomes a grouped
 one, 3x slower on a GPU, and inside `scan` the CPU leaves its fast path. Patches and a matrix product win on
 both. Their gradient is left to JAX: a backward pass by hand saved 5 to 8% on a CPU and would cost forward
-mode, and with it Hessian-vector products.
+mode, and with it Hessian-vector products. Patches are made before the product and never within it: JAX 0.11 stops
+the process where it tries that on a GPU (openxla/xla, issue 47381).
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def conv(images: Array, kernel: Array, stride: int = 1, padding: int = 0) -> Arr
     height, width = images.shape[1] - rows + 1, images.shape[2] - columns + 1
     shifted = [images[:, i : i + height : stride, j : j + width : stride]
                for i in range(rows) for j in range(columns)]
-    return jnp.concatenate(shifted, axis=-1) @ kernel.reshape(rows * columns * channels, outputs)
+    patches = jax.lax.optimization_barrier(jnp.concatenate(shifted, axis=-1))
+    return patches @ kernel.reshape(rows * columns * channels, outputs)
 
 
 def max_pool(images: Array) -> Array:

@@ -103,7 +103,7 @@ def cifar(folder: Path, maps: bool = False) -> Task:
         permutations = np.array([np.random.default_rng(client).permutation(10) for client in range(100)], np.int32)
         labels = permutations[clients, labels]
     data = ct.federation(as_images(images), labels, clients, classes=10, test=TEST, name="maps" if maps else "cifar")
-    return Task(data, ct.cnn(), Settings())
+    return Task(data, ct.cnn(), Settings(rates=(0.1, 0.3, 1.0)) if maps else Settings())
 
 
 def chars74k(folder: Path) -> Task:

@@ -62,6 +62,15 @@ def test_hessian_vector_products_of_conv_are_the_native_ones():
     close(product(conv), product(native), tolerance=1e-3)
 
 
+def test_patches_are_made_before_the_product_and_not_within_it():
+    """JAX 0.11 stops the process where it makes them within, on a GPU: openxla/xla, issue 47381."""
+    images, kernel = jnp.ones((2, 5, 5, 1)), jnp.ones((3, 3, 1, 4))
+    program = jax.make_jaxpr(conv)(images, kernel).eqns
+    (product,) = (equation for equation in program if equation.primitive.name == "dot_general")
+    (barrier,) = (equation for equation in program if equation.primitive.name == "optimization_barrier")
+    assert barrier.outvars[0] in product.invars
+
+
 def test_conv_in_float64_is_exact_to_its_rounding():
     with jax.enable_x64(True):
         images, kernel = np.asarray(IMAGES, np.float64), np.asarray(KERNEL, np.float64)
