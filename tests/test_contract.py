@@ -71,23 +71,25 @@ HARDER = {
 # What travels, down and up; {shared} and {private} stand for every array of that part of the model.
 RESIDUAL = ["shared/{shared}", "step_size", "private_step_size"], ["change/{shared}"]
 AVERAGING = ["shared/{shared}", "step_size"], ["change/{shared}", "weight"]
+TWO_STEPS = ["shared/{shared}", "step_size", "private_step_size"], ["change/{shared}", "weight"]
 BATCHES = [("batches/inputs", (2, 3, 4)), ("batches/targets", (2, 3)), ("batches/mask", (2, 3))]
 TRAVELS = {
     **dict.fromkeys(("ditto", "fedadam", "fedavg", "fedavg_finetune", "fedavgm", "fedopt", "fedper", "fedprox",
-                     "fedrep", "fedsgd", "fedyogi"), AVERAGING),
+                     "fedsgd", "fedyogi"), AVERAGING),
     "central": (["shared/{shared}", "private/{private}", "step_size"], []),  # private parts are one part there
     "fedres_avg": (["shared/{shared}", "control/{shared}", "step_size", "private_step_size"],
                    ["change/{shared}", "control_change/{shared}"]),
     "fedres_naive": RESIDUAL,
     "fedres_sgd": RESIDUAL,
     "ffgg": (["shared/{shared}"], ["gradient/{shared}"]),
-    "fedalt": AVERAGING,
-    "fedsim": (["shared/{shared}", "start/{private}", "step_size"], ["change/{shared}", "weight"]),
+    "fedalt": TWO_STEPS,
+    "fedrep": TWO_STEPS,
+    "fedsim": (["shared/{shared}", "start/{private}", "step_size", "private_step_size"], ["change/{shared}", "weight"]),
     "independent": (["step_size"], []),
     "l2gd": (["shared/{shared}", "pulls", "local_steps", "step_size"], ["{shared}"]),
     "example_transfer": (["shared/{shared}", "private/{private}", "step_size", *BATCHES],
                          ["change/{shared}", "weight"]),  # the centre's private part, not a client's
-    "local_ffgg": (["shared/{shared}", "step_size"], ["gradient/{shared}"]),
+    "local_ffgg": (["shared/{shared}", "step_size", "private_step_size"], ["gradient/{shared}"]),
     "one_way_transfer": (["shared/{shared}", "step_size", "central_gradient/{shared}"], ["change/{shared}", "weight"]),
     "only_central": (["shared/{shared}", "private/{private}"], []),
     "parallel_centre": (["shared/{shared}"], ["gradient/{shared}"]),

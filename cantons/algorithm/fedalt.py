@@ -15,8 +15,8 @@ import jax.numpy as jnp
 
 from cantons.aggregate import weighted_mean
 from cantons.algorithm.ffgg import Message, Server, Serving, step_server
-from cantons.algorithm.parts.schedule import StepSize, as_schedule
-from cantons.algorithm.parts.training import Work, fitter, get_optimizer, gradient_norm
+from cantons.algorithm.parts.schedule import StepSize, both_schedules, usual_step
+from cantons.algorithm.parts.training import LocalOptimizer, Work, fitter, get_optimizer, gradient_norm
 from cantons.algorithm.parts.trees import clip, descend, subtract
 from cantons.options import Flat
 from cantons.protocol import Algorithm, Array, Average, Averages, Data, Diagnostics, Key, Problem, PyTree
@@ -28,7 +28,7 @@ class Personal(NamedTuple):
     """How private parts come about, and how much clients count.
 
     step_size: of the shared part's steps: a number, or a schedule over rounds.
-    private_step_size: of the private part's steps.
+    private_step_size: of the private part's steps; the same as `step_size` unless given.
     batch_size: examples in a batch; with none, all examples of a client at once.
     state: "kept" private parts go on where the client's last round ended; "none" begins with the same one each time.
     weighting: "batches" counts a client by the batches in one pass over its examples, as the public code does;
@@ -38,7 +38,7 @@ class Personal(NamedTuple):
     """
 
     step_size: StepSize = 0.1
-    private_step_size: Positive = 0.1
+    private_step_size: StepSize | None = None
     batch_size: Count | None = 32
     state: Literal["kept", "none"] = "kept"
     weighting: Literal["batches", "examples", "uniform"] = "uniform"
@@ -56,7 +56,7 @@ class Upload(NamedTuple):
     weight: Array
 
 
-Train = Callable[[Key, PyTree, PyTree, Array, Data], tuple[PyTree, PyTree]]  # (key, shared, private, step_size, data)
+Train = Callable[[Key, Message, PyTree, Data], tuple[PyTree, PyTree]]  # (key, message, private part, data)
 
 
 @algorithm
@@ -82,38 +82,42 @@ def fedsim(problem: Problem, population: int, *, steps: Count = 1, personal: Fla
 
     steps: in a round.
     """
-    def train(key, shared, private, step_size, data):
+    def train(key, message, private, data):
         def step(parts, batch):
             of_shared, of_private = clip(jax.grad(problem.loss, (0, 1))(*parts, batch), personal.clip_norm)
-            return descend(parts[0], step_size, of_shared), descend(parts[1], personal.private_step_size, of_private)
+            return (descend(parts[0], message.step_size, of_shared),
+                    descend(parts[1], message.private_step_size, of_private))
 
-        return Work(steps=steps, batch_size=personal.batch_size).fold(key, data, step, (shared, private))
+        return Work(steps=steps, batch_size=personal.batch_size).fold(key, data, step, (message.shared, private))
 
     return build(problem, personal, serving, train)
 
 
 def alternate(problem: Problem, personal: Personal, private_work: Work, work: Work) -> Train:
     """First the private part moves while the shared one stands still, then the other way round."""
-    def train(key, shared, private, step_size, data):
+    def train(key, message, private, data):
         def private_step(private, batch):
-            gradient = clip(jax.grad(problem.loss, 1)(shared, private, batch), personal.clip_norm)
-            return descend(private, personal.private_step_size, gradient)
+            gradient = clip(jax.grad(problem.loss, 1)(message.shared, private, batch), personal.clip_norm)
+            return descend(private, message.private_step_size, gradient)
 
         private = private_work.fold(jax.random.fold_in(key, 0), data, private_step, private)
 
         def step(shared, batch):
-            return descend(shared, step_size, clip(jax.grad(problem.loss)(shared, private, batch), personal.clip_norm))
+            gradient = clip(jax.grad(problem.loss)(shared, private, batch), personal.clip_norm)
+            return descend(shared, message.step_size, gradient)
 
-        return work.fold(jax.random.fold_in(key, 1), data, step, shared), private
+        return work.fold(jax.random.fold_in(key, 1), data, step, message.shared), private
 
     return train
 
 
 def build(problem: Problem, personal: Personal, serving: Serving, train: Train) -> Algorithm:
     """What they have in common; `train` gives the two parts after a round."""
-    schedule, kept = as_schedule(personal.step_size), personal.state == "kept"
+    schedules, kept = both_schedules(personal.step_size, personal.private_step_size), personal.state == "kept"
     optimizer = get_optimizer(serving.server_optimizer)(serving.server_step_size)
-    fit = fitter(problem.loss, Work(personal.fit_epochs, batch_size=personal.batch_size), personal.private_step_size)
+    own_step_size = personal.step_size if personal.private_step_size is None else personal.private_step_size
+    fit = fitter(problem.loss, Work(personal.fit_epochs, batch_size=personal.batch_size), usual_step(own_step_size),
+                 LocalOptimizer("sgd", personal.clip_norm))
 
     def init_server(key, shared, private):
         return Server(shared, () if kept else private, optimizer.init(shared), jnp.zeros((), jnp.int32))
@@ -122,7 +126,7 @@ def build(problem: Problem, personal: Personal, serving: Serving, train: Train) 
         return Client(private if kept else (), jnp.zeros((), jnp.int32))
 
     def broadcast(key, server, central):
-        return Message(server.shared, server.start, schedule(server.round))
+        return Message(server.shared, server.start, *schedules(server.round))
 
     def weight_of(examples):
         if personal.weighting == "examples":
@@ -132,7 +136,7 @@ def build(problem: Problem, personal: Personal, serving: Serving, train: Train) 
 
     def client_update(key, message, client, data):
         start = client.private if kept else message.start
-        shared, private = train(key, message.shared, start, message.step_size, data)
+        shared, private = train(key, message, start, data)
         return (Upload(subtract(message.shared, shared), jnp.asarray(weight_of(data.size), float)),
                 Client(private if kept else (), client.visits + 1))
 

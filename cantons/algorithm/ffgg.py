@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import optax
 
 from cantons.aggregate import mean
-from cantons.algorithm.parts.schedule import StepSize, as_schedule
+from cantons.algorithm.parts.schedule import StepSize, as_schedule, both_schedules
 from cantons.algorithm.parts.theorem_steps import ffgg_advice
 from cantons.algorithm.parts.training import Optimizer, Work, get_optimizer, gradient_norm
 from cantons.algorithm.parts.trees import clip, descend, scale, subtract
@@ -34,8 +34,9 @@ class Tuning(NamedTuple):
 
     tuner: w ~ argmin_w f(theta, w): "gd", "sgd", "optimizer", "lbfgs", "newton" or "newton_cg"; "cg" or "exact" where
         the loss is quadratic in w; or a table with its options. It also tunes clients for evaluations, and new ones.
-    private_init: what tuning begins with: "random" draws it anew each time, as in the paper; "fixed" takes the one that
-        the run began with, as the public code does; "last" is where the client's last round ended, which it keeps.
+    private_init: what tuning begins with: "random" draws it anew each time, as in the paper, whatever the run began
+        with; "fixed" takes the one that the run began with, as the public code does; "last" is where the client's last
+        round ended, which it keeps.
     """
 
     tuner: TunerTable = "gd"
@@ -69,7 +70,8 @@ class Client(NamedTuple):
 class Message(NamedTuple):
     shared: PyTree
     start: PyTree
-    step_size: Array | tuple[()] = ()
+    step_size: Array | tuple[()] = ()  # this and the next one where clients take steps with both parts
+    private_step_size: Array | tuple[()] = ()
 
 
 class Upload(NamedTuple):
@@ -100,25 +102,25 @@ def ffgg(problem: Problem, population: int, *, step_size: StepSize = 0.1, delta_
 
     clients = clients_of(problem, tuning, serving)
     plain = serving.server_optimizer == "sgd" and delta_batch_size is None
-    return clients.build(client_update, server_update, lambda server: ())._replace(advice=ffgg_advice(
+    return clients.build(client_update, server_update, lambda round: ())._replace(advice=ffgg_advice(
         step_size if plain else None, serving.server_step_size, descent_step(tuning.tuner)))
 
 
 @algorithm
-def local_ffgg(problem: Problem, population: int, *, step_size: StepSize = 0.1, private_step_size: Positive = 0.1,
-               steps: Count = 1, batch_size: Count | None = None, clip_norm: Positive | None = None,
-               tuning: Flat[Tuning], serving: Flat[Serving]) -> Algorithm:
+def local_ffgg(problem: Problem, population: int, *, step_size: StepSize = 0.1,
+               private_step_size: StepSize | None = None, steps: Count = 1, batch_size: Count | None = None,
+               clip_norm: Positive | None = None, tuning: Flat[Tuning], serving: Flat[Serving]) -> Algorithm:
     """Tune the private part, then take some steps with both parts; the shared parts are averaged.
 
     Algorithm 4 (Local FFGG). In each step the private part moves first, and the shared one moves where that leads.
 
     step_size: gamma_theta, of a client's steps: a number, or a schedule over rounds.
-    private_step_size: gamma_w, of the steps after tuning.
+    private_step_size: gamma_w, of the steps after tuning; the same as `step_size` unless given.
     steps: K.
     batch_size: examples in a step, the same for both parts; with none, all of the client's.
     clip_norm: no gradient of these steps is longer than this.
     """
-    schedule, work = as_schedule(step_size), Work(steps=steps, batch_size=batch_size)
+    schedules, work = both_schedules(step_size, private_step_size), Work(steps=steps, batch_size=batch_size)
 
     def client_update(key, message, client, data):
         tuned = clients.tune(key, message, client, data)
@@ -126,7 +128,7 @@ def local_ffgg(problem: Problem, population: int, *, step_size: StepSize = 0.1, 
         def step(parts, batch):
             shared, private = parts
             gradient = clip(jax.grad(problem.loss, 1)(shared, private, batch), clip_norm)
-            private = descend(private, private_step_size, gradient)
+            private = descend(private, message.private_step_size, gradient)
             gradient = clip(jax.grad(problem.loss)(shared, private, batch), clip_norm)
             return descend(shared, message.step_size, gradient), private
 
@@ -137,7 +139,7 @@ def local_ffgg(problem: Problem, population: int, *, step_size: StepSize = 0.1, 
         return clients.step(server, average.value)
 
     clients = clients_of(problem, tuning, serving)
-    return clients.build(client_update, server_update, lambda server: schedule(server.round))._replace(
+    return clients.build(client_update, server_update, schedules)._replace(
         advice=ffgg_advice(None, 1.0, descent_step(tuning.tuner)))
 
 
@@ -176,10 +178,10 @@ def clients_of(problem: Problem, tuning: Tuning, serving: Serving) -> Clients:
     def diagnose(message, client, model, data):
         return {"gradient_norm": gradient_norm(problem.loss, model, data), "diverged_tunings": client.diverged}
 
-    def build(client_update: Any, server_update: Any, step_size: Callable[[Server], Any]) -> Algorithm:
+    def build(client_update: Any, server_update: Any, step_sizes: Callable[[Array], tuple]) -> Algorithm:
         return Algorithm(
             init_server, init_client, lambda key, server, central: Message(
-                server.shared, server.start, step_size(server)),
+                server.shared, server.start, *step_sizes(server.round)),
             client_update, Averages(lambda upload: Average(upload.gradient, jnp.ones(())), mean().build()),
             server_update, model, needs=needs,
             diagnostics=Diagnostics(client=diagnose, remarks=name_diverged))

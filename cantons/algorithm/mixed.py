@@ -322,7 +322,8 @@ def clients_of(problem: Problem, local: LocalWork, optimizer: LocalOptimizer, se
     """Clients that train as FedAvg's do; `adjust(message)` changes their local directions."""
     schedule = as_schedule(local.step_size)
     train = trainer(problem.loss, local.work, optimizer, sum_gradients=raw)
-    fit = fitter(problem.loss, Work(serving.fit_epochs, batch_size=local.batch_size), usual_step(local.step_size))
+    fit = fitter(problem.loss, Work(serving.fit_epochs, batch_size=local.batch_size), usual_step(local.step_size),
+                 optimizer)
     per_step = serving.weighting == "per_step"
     server_optimizer = get_optimizer(serving.server_optimizer)(serving.server_step_size)
 

@@ -25,10 +25,11 @@ def problem(numbers):
     return parted(numbers)
 
 
-@pytest.fixture(scope="module")
-def play(played, problem, numbers):
+@pytest.fixture(scope="module", params=[1, 2], ids=["one device", "two devices"])
+def play(request, played, problem, numbers):
     """`play(recipe, rounds)`: the state after some rounds from THETA and W."""
-    return lambda recipe, rounds=3, **more: played(problem, numbers, recipe, rounds, initial=START, **more)
+    engine = ct.Local(devices=request.param)
+    return lambda recipe, rounds=3: played(problem, numbers, recipe, rounds, initial=START, engine=engine)
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +139,10 @@ def test_a_random_beginning_is_drawn_anew_each_time(labels, how):
     assert same is (how == "fixed")
 
 
+def test_one_step_of_stateless_fedsim_is_ffgg_that_does_not_tune(play):
+    same(theta(play(ct.fedsim(**RATES, steps=1, state="none"))), theta(play(ct.ffgg(step_size=GAMMA, tuner=gd(0)))))
+
+
 class Heard(ct.Callback):
     def __init__(self):
         self.sentences = []
@@ -146,8 +151,9 @@ class Heard(ct.Callback):
         self.sentences.append(sentence)
 
 
-def test_a_tuning_that_diverges_falls_back_to_its_beginning_and_is_counted(play, clients, problem, numbers):
-    wild = {"name": "gd", "steps": 40, "step_size": 1e30}
+@pytest.mark.parametrize("step_size", [1e30, 10.0], ids=["ends in no numbers", "ends high"])
+def test_a_tuning_that_diverges_falls_back_to_its_beginning_and_is_counted(play, clients, problem, numbers, step_size):
+    wild = {"name": "gd", "steps": 40 if step_size > 10 else 4, "step_size": step_size}
     found = play(ct.ffgg(step_size=GAMMA, tuner=wild))
     same(theta(found), ffgg(clients, lambda *one: W))
     assert (found.clients.diverged == 3).all()
@@ -195,7 +201,7 @@ def test_uploads_are_the_shared_part_and_nothing_else(problem, numbers):
 
 
 @pytest.mark.parametrize(("tuner", "sentence"), [
-    ("newtons", "tuner"), ({"name": "gd", "steps": 0}, "tuner.steps is 0"), ({"name": "gd", "pace": 1}, "pace")])
+    ("newtons", "tuner"), ({"name": "gd", "steps": -1}, "tuner.steps is -1"), ({"name": "gd", "pace": 1}, "pace")])
 def test_an_odd_tuner_is_refused(tuner, sentence):
     with pytest.raises(ct.InputError, match=sentence):
         ct.ffgg(tuner=tuner)

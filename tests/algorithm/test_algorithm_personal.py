@@ -7,6 +7,7 @@ import pytest
 import cantons as ct
 
 pytestmark = pytest.mark.usefixtures("float64")
+KEY = jax.random.key(0)
 ETA, LAMBDA, WEIGHT = 0.07, 0.8, np.array([1.0, -2.0, 0.5])
 START = {"layer0": {"weight": WEIGHT[:, None]}}, {"layer0": {"weight": None}}
 BOTH = {"layer0": {"weight": WEIGHT[:, None]}}, {"layer0": {"weight": np.array([[0.3], [-0.4]])}}
@@ -53,6 +54,48 @@ def test_fedrep_is_fedalt_with_many_passes_for_the_head(played, parted, numbers)
     rep = played(parted, numbers, ct.fedrep(head_epochs=4, **rates), 3, initial=BOTH)
     alt = played(parted, numbers, ct.fedalt(private_steps=4, steps=1, **rates), 3, initial=BOTH)
     same((rep.server.shared, rep.clients.private), (alt.server.shared, alt.clients.private))
+
+
+@pytest.mark.parametrize("step_size", [0.03, {"name": "step_decay", "start": 0.2, "factor": 0.5, "every": 1}])
+@pytest.mark.parametrize("build", [ct.fedrep, ct.fedalt, ct.fedsim, ct.local_ffgg])
+def test_the_private_step_is_the_shared_one_unless_given(played, parted, numbers, build, step_size):
+    left_open, given, other = (played(parted, numbers, build(step_size=step_size, batch_size=None, **more), 3,
+                                      initial=BOTH).server.shared
+                               for more in ({}, {"private_step_size": step_size}, {"private_step_size": 0.1}))
+    same(left_open, given, 0)
+    assert np.abs(weight(given) - weight(other)).max() > 1e-3
+
+
+def first_fit(problem, data, recipe):
+    """The private part with which a client predicts that has never acted, from WEIGHT and BOTH's private part."""
+    if recipe.name == "parallel_training":
+        problem = ct.with_central_loss(problem)
+    algorithm = recipe.build(problem, data.population)
+    message = algorithm.broadcast(KEY, algorithm.init_server(KEY, *BOTH), None)
+    return weight(algorithm.model(KEY, message, algorithm.init_client(KEY, *BOTH), data.train.client(3))[1])
+
+
+@pytest.mark.parametrize("build", [ct.fedrep, ct.fedalt, ct.fedsim])
+def test_a_client_that_never_acted_is_fitted_with_the_private_step(parted, numbers, build):
+    one, same_step, other = (first_fit(parted, numbers, build(batch_size=None, **steps)) for steps in (
+        {"step_size": 0.03}, {"step_size": 0.2, "private_step_size": 0.03}, {"step_size": 0.2}))
+    assert (one == same_step).all() and np.abs(one - other).max() > 1e-3
+
+
+@pytest.mark.parametrize("build", [ct.fedrep, ct.fedalt, ct.fedsim, ct.fedper, ct.fedadam, ct.parallel_training])
+def test_the_first_fit_of_a_client_is_clipped_as_its_other_steps_are(parted, numbers, build):
+    clipped, free = (first_fit(parted, numbers, build(step_size=0.1, batch_size=None, clip_norm=bound))
+                     for bound in (1e-9, None))
+    began = weight(BOTH[1])
+    same(clipped, began, 1e-8)
+    assert np.abs(free - began).max() > 1e-2
+
+
+@pytest.mark.parametrize("build", [ct.fedper, ct.parallel_training])
+def test_the_first_fit_of_a_client_has_its_optimizer(parted, numbers, build):
+    adam, sgd = (first_fit(parted, numbers, build(step_size=0.1, batch_size=None, client_optimizer=name))
+                 for name in ("adam", "sgd"))
+    assert np.abs(adam - sgd).max() > 1e-3
 
 
 def test_a_pass_of_fedrep_has_as_many_steps_as_batches(played):

@@ -181,11 +181,50 @@ def test_quadratic_is_told_from_nearly_quadratic_whatever_is_added_in_any_precis
             private["a"] ** 4).sum()), "cg")[1].examples(two.train)
 
 
+def test_a_private_part_that_a_last_layer_of_zeros_hides_is_looked_at_elsewhere(numbers):
+    """At such a start nothing depends on the private part, and a curvature of 0 is constant."""
+    def curved(shared, private, batch):
+        return ((jnp.tanh(private["a"]) * shared["head"]).sum() - 1) ** 2
+
+    def straight(shared, private, batch):
+        return ((private["a"] * shared["head"]).sum() - 1) ** 2
+
+    head = {"head": jnp.zeros(2)}
+    tuner_of(Loss(straight, head), "cg")[1].examples(numbers.train)
+    with pytest.raises(ct.InputError, match="quadratic in the private part, and this one is not"):
+        tuner_of(Loss(curved, head), "cg")[1].examples(numbers.train)
+
+
+def test_no_steps_leave_the_private_part_as_it_is(singular):
+    start = {"layer0": {"weight": jnp.arange(5.0)[:, None]}}
+    found = tuned(linear(singular), {"name": "gd", "steps": 0}, start, singular, {"layer0": {"weight": None}})
+    assert (flat(found.private) == np.arange(5.0)).all() and not found.diverged.any()
+
+
+@pytest.mark.parametrize(("options", "asks"), [
+    ({"name": "gd"}, True), ({"name": "optimizer", "optimizer": "sgd", "batch_size": None}, True),
+    ({"name": "optimizer", "optimizer": "sgd", "batch_size": 2}, False), ({"name": "sgd"}, False)])
+@pytest.mark.parametrize("offset", [0.0, -50.0])
+def test_steps_on_all_examples_have_diverged_where_the_loss_soars(singular, options, asks, offset):
+    """A loss may be negative: what counts is the rise."""
+    def loss(shared, private, batch):
+        return (private["a"] ** 2).sum() + offset
+
+    for step_size, diverges in ((0.9, False), (1.05, False), (40.0, True)):  # 1.05 climbs, but not far
+        found = tuned(Loss(loss), {**options, "step_size": step_size}, Loss(loss).init(KEY)[1], singular)
+        assert (found.diverged == (diverges and asks)).all()
+        assert (found.private["a"] == 1).all() == (diverges and asks)
+
+
 def test_who_fell_back_is_named_most_often_first():
     names = [f"c{number}" for number in range(9)]
     (said,) = name_diverged({"diverged_tunings": np.array([0, 1, 0, 7, 0, 0, 0, 0, 1])}, names)
     assert said.startswith("9 tunings") and "of 3 clients: c3 7 times, c1 1 times, c8 1 times;" in said
     assert name_diverged({"diverged_tunings": np.zeros(9)}, names) == name_diverged({}, names) == []
+    sample = np.array([np.nan, 2, np.nan, 0, np.nan, np.nan, np.nan, np.nan, np.nan])  # the others were not scored
+    (said,) = name_diverged({"diverged_tunings": sample}, names)
+    assert said.startswith("2 tunings") and "of 1 clients among the 2 that were scored: c1 2 times;" in said
+    assert name_diverged({"diverged_tunings": np.where(sample > 0, 0, sample)}, names) == []
 
 
 @pytest.mark.parametrize("name", TUNERS)

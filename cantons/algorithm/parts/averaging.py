@@ -68,7 +68,8 @@ def averaging(
     """Build the algorithm; `adjust(anchor)` changes the local direction given the shared part received."""
     schedule = as_schedule(local.step_size)
     train = trainer(problem.loss, local.work, optimizer)
-    fit = fitter(problem.loss, Work(averaged.fit_epochs, batch_size=local.batch_size), usual_step(local.step_size))
+    fit = fitter(problem.loss, Work(averaged.fit_epochs, batch_size=local.batch_size), usual_step(local.step_size),
+                 optimizer)
 
     def init_server(key, shared, private):
         return Server(shared, server_optimizer.init(shared), jnp.zeros((), jnp.int32))

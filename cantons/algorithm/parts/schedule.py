@@ -88,3 +88,10 @@ def as_schedule(step_size: StepSize) -> Schedule:
         options = dict(step_size)
         return SCHEDULES[options.pop("name")](**options)
     return constant(step_size)
+
+
+def both_schedules(step_size: StepSize, private_step_size: StepSize | None) -> Callable[[Array], tuple[Array, Array]]:
+    """The shared and the private part's step sizes as a function of the round; the second is the first unless given."""
+    shared = as_schedule(step_size)
+    private = shared if private_step_size is None else as_schedule(private_step_size)
+    return lambda round: (shared(round), private(round))

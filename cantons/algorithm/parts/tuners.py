@@ -12,7 +12,7 @@ from jax.flatten_util import ravel_pytree
 
 from cantons.algorithm.parts.training import LocalOptimizer, Loss, Optimizer, Work, trainer
 from cantons.protocol import Array, Data, Key, PyTree
-from cantons.ranges import Count, NonNegative, Positive, checked
+from cantons.ranges import Count, NonNegative, Positive, Whole, checked
 from cantons.solve.conjugate_gradients import conjugate_gradients
 
 HALVINGS = 30  # of a Newton step that would raise the loss; after so many it is given up
@@ -26,11 +26,12 @@ class Tuner(NamedTuple):
 
     build: Callable[[Loss], Solve]
     quadratic: bool = False  # the loss must be quadratic in the private part
+    may_climb: bool = False  # steps on all examples that nothing shortens: where the loss soars, they are too long
 
 
 @checked
-def gd(steps: Count = 10, step_size: Positive = 0.1) -> Tuner:
-    """Gradient descent on all examples: Algorithm 2 of the FFGG paper."""
+def gd(steps: Whole = 10, step_size: Positive = 0.1) -> Tuner:
+    """Gradient descent on all examples: Algorithm 2 of the FFGG paper. No steps leave the private part as it is."""
     return _by_steps(Work(epochs=steps, batch_size=None), LocalOptimizer(), step_size)
 
 
@@ -120,7 +121,7 @@ def _by_steps(work: Work, how: LocalOptimizer, step_size: float) -> Tuner:
 
         return solve
 
-    return Tuner(build)
+    return Tuner(build, may_climb=work.batch_size is None)
 
 
 def _on_all_examples(solve: Callable[[Objective, Array], Array]) -> Callable[[Loss], Solve]:

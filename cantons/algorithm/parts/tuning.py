@@ -1,9 +1,9 @@
 """Fine-tuning: how a client fits its private part while the shared one stands still, w ~ argmin_w f(theta, w).
 
 All of it is `tune(key, shared, private, data) -> Tuned`: from a private part to begin with to a better one. A tuning
-that diverges falls back to its beginning, and says so. It has diverged if it does not end in numbers. An end that is
-merely higher than the beginning has not: a few noisy batches may well lead there, and to find out would cost two more
-passes over the examples.
+that diverges falls back to its beginning, and says so. It has diverged if it does not end in numbers, or, after steps
+on all examples, if its loss has soared. After steps on batches nobody asks: noise may well lead upwards, and to find
+out would cost two more passes over the examples.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from cantons.ranges import Named
 QUADRATIC = 1e-4  # how much the curvature may change from place to place, relative to itself, to count as constant
 FAR = (1.0, 1e2, 1e4)  # how far away the curvature is looked at
 ASKED = 4  # clients
+SOARS = 10  # by so many times the loss at its beginning, the loss of a tuning rises where its steps are too long
 
 
 class Tuned(NamedTuple):
@@ -51,6 +52,9 @@ def tuner_of(problem: Problem, table: Any) -> tuple[Tune, Needs]:
             return Tuned(private, jnp.zeros((), bool))
         found = solve(key, shared, private, data)
         sound = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(found)]).all()
+        if chosen.may_climb:
+            before, after = (problem.loss(shared, part, data.full()) for part in (private, found))
+            sound &= after <= before + SOARS * jnp.abs(before)
         return Tuned(choose(sound, found, private), ~sound)
 
     return tune, Needs(examples=_check_quadratic(problem, name) if chosen.quadratic else lambda train: None)
@@ -65,12 +69,14 @@ def descent_step(table: Any) -> float | None:
 
 def name_diverged(numbers: Mapping[str, np.ndarray], names: Sequence[str]) -> list[str]:
     """After a run: which clients' tunings fell back to their beginnings, and how often."""
-    times = np.asarray(numbers.get("diverged_tunings", ()))
+    counted = np.asarray(numbers.get("diverged_tunings", ()))
+    times = np.nan_to_num(counted)  # who is not scored has no number
     if not times.any():
         return []
     those = [f"{names[index]} {times[index]:g} times" for index in np.argsort(-times, kind="stable") if times[index]]
+    among = f" among the {np.isfinite(counted).sum()} that were scored" if np.isnan(counted).any() else ""
     return [f"{times.sum():g} tunings diverged and fell back to their beginnings, of {len(those)} "
-            f"clients: {listed(those)}; a smaller step size of the tuner may help."]
+            f"clients{among}: {listed(those)}; a smaller step size of the tuner may help."]
 
 
 def _check_quadratic(problem: Problem, name: str) -> Callable[[Examples], None]:
@@ -81,12 +87,21 @@ def _check_quadratic(problem: Problem, name: str) -> Callable[[Examples], None]:
         if not jax.tree.leaves(private):
             return
         ids = np.unique(np.linspace(0, train.population - 1, min(train.population, ASKED)).astype(np.int32))
-        if not _bends(problem.loss, train, ids, shared, private) <= QUADRATIC:
+        elsewhere = _moved(shared)  # where a model begins, a last layer of zeros may hide the private part
+        if not max(_bends(problem.loss, train, ids, at, private) for at in (shared, elsewhere)) <= QUADRATIC:
             raise InputError(f"the tuner {name} is for losses that are quadratic in the private part, and this one is "
                              "not; use newton_cg, which takes such steps on any smooth loss, or lbfgs, gd, sgd or "
                              "optimizer.")
 
     return check
+
+
+def _moved(tree: PyTree) -> PyTree:
+    """The same arrays, each moved at random by about as much as its numbers are large, or by 1 if they are 0."""
+    leaves, structure = jax.tree.flatten(tree)
+    keys = jax.random.split(jax.random.key(1), max(1, len(leaves)))
+    return jax.tree.unflatten(structure, [leaf + jnp.where(jnp.any(leaf), jnp.std(leaf), 1) * jax.random.normal(
+        key, leaf.shape, leaf.dtype) for leaf, key in zip(leaves, keys, strict=False)])
 
 
 @partial(jax.jit, static_argnums=0)
