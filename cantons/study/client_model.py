@@ -16,6 +16,7 @@ from cantons.errors import InputError, listed
 from cantons.metrics import leaves
 from cantons.protocol import Problem, PyTree
 from cantons.study.answers import classes_of, estimator_tags, labels_of, probabilities_of
+from cantons.study.own_rows import refuse_own_rows
 
 
 @dataclass(frozen=True, repr=False)
@@ -29,6 +30,7 @@ class ClientModel(Displayed):
     apply: Callable[[PyTree, PyTree, PyTree], PyTree]  # (shared, private, inputs) -> outputs
     precision: str = "float32"
     input_shape: tuple[int, ...] | None = None  # of one row, where it is known
+    data: Any = None  # of the run, where it is at hand
     alone: bool = True  # `apply` is all of the problem's `predict`; else a client's own local model is a part of it
 
     def predict(self, rows: Any, *, encoded: bool = False) -> np.ndarray:
@@ -55,6 +57,8 @@ class ClientModel(Displayed):
         """What the model computes, such as logits; rows as for `predict`."""
         with jax.enable_x64(self.precision == "float64"):
             inputs = as_inputs(rows if encoded else encode(self.encoding, rows), self.precision)
+            if not encoded:
+                refuse_own_rows(self.data, rows, inputs)
             self.problem.check_inputs(inputs)
             try:
                 return jax.device_get(self.apply(*self.parts, inputs))

@@ -83,6 +83,27 @@ def test_a_run_folder_predicts_on_raw_rows_without_the_training_file(away, loade
     assert not np.array_equal(loaded.outputs(NEW, "s0"), loaded.outputs(NEW, "s1"))
 
 
+def test_rows_of_the_run_s_own_data_are_not_scaled_a_second_time(away):
+    result, data = away[0], away[0].model.data
+    raw = np.stack([np.asarray(NEW[name]) for name in data.encoding.column_names], axis=1)
+    for examples in (data.train, data.test):
+        inputs = np.asarray(examples.inputs)
+        for rows in (inputs, inputs[::-2], inputs[[3, 1]], inputs.astype(float), jax.numpy.asarray(inputs[:1])):
+            for ask in (result.predict, result.predict_proba, result.outputs, result.model.client("s1").predict):
+                with pytest.raises(ct.InputError, match="scaled already.*say encoded=True"):
+                    ask(rows)
+            assert len(result.predict(rows, encoded=True)) == len(rows)
+        result.predict(np.concatenate([raw, inputs[:1]]))  # no more than one is: these are raw rows
+    result.predict(raw)
+    result.predict(raw.astype(str))
+
+
+def test_rows_of_data_that_nobody_scaled_may_be_given_either_way():
+    data = ct.digits(clients=3)
+    result = ct.run(ct.logistic(data), data, ct.fedavg(), rounds=1)
+    assert (result.predict(data.test.inputs[:9]) == result.predict(data.test.inputs[:9], encoded=True)).all()
+
+
 def test_scikit_learn_takes_a_loaded_model_and_the_model_of_a_client(loaded):
     from sklearn import metrics
 
