@@ -84,6 +84,15 @@ def check_options(function: Callable, options: Iterable[str], name: str) -> None
             raise InputError(f"{name} needs the option {option}, which has no default.")
 
 
+def bind(signature: inspect.Signature, name: str, args: tuple, chosen: dict) -> inspect.BoundArguments:
+    """The arguments of a call by name; an option that is not there is refused with the nearest spelling."""
+    known = signature.parameters
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
+        for option in chosen.keys() - known.keys():
+            raise unknown(f"option of {name}", option, known)
+    return signature.bind(*args, **chosen)
+
+
 def _known(value: object) -> bool:
     """A number that is still to come, inside a program being compiled, cannot be judged."""
     return not hasattr(value, "aval")

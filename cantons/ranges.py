@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args
 
 import numpy as np
 
-from cantons.errors import InputError, check_options, shown, unknown
+from cantons.errors import InputError, bind, check_options, shown, unknown
 
 INT32 = 2**31 - 1  # whole numbers in compiled programs have 32 bits
 TINY, HUGE = 1e-37, 1e38  # what a float32 holds with all its digits
@@ -154,7 +154,7 @@ def checked(build: Builder) -> Builder:
 
     @functools.wraps(build)
     def build_checked(*args: Any, **chosen: Any) -> Any:
-        given = signature.bind(*args, **chosen)
+        given = bind(signature, build.__name__, args, chosen)
         for name, value in given.arguments.items():
             check(name, hints.get(name, Any), value)
             given.arguments[name] = as_declared(hints.get(name, Any), value)

@@ -4,7 +4,10 @@ import ast
 import inspect
 import types
 
+import pytest
+
 import cantons
+import cantons as ct
 
 FACE = """
     ClientModel Comparison Study Sweep asynchronous compare export read_study replay report sweep
@@ -48,3 +51,11 @@ def test_the_version_is_the_one_of_the_package():
 
     about = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())
     assert cantons.__version__ == about["project"]["version"]
+
+
+@pytest.mark.parametrize("make", [ct.npz, ct.csv, ct.digits, ct.mlp, ct.cnn, ct.rounds, ct.fedavg])
+def test_a_misspelt_option_is_answered_with_the_nearest_one(make):
+    known = inspect.signature(make).parameters
+    option = next(name for name in reversed(known) if len(name) > 3)
+    with pytest.raises(ct.InputError, match=f"unknown option of {make.__name__} '{option}x'. Did you mean '{option}'"):
+        make(**{f"{option}x": 1})

@@ -12,7 +12,7 @@ from typing import Any, get_origin
 
 from cantons.data.federation import Federation
 from cantons.data.read.files import is_pattern, map_paths, reading
-from cantons.errors import InputError
+from cantons.errors import InputError, bind
 from cantons.options import options_of
 from cantons.ranges import alternatives
 from cantons.recipe import mark
@@ -33,7 +33,7 @@ def recorded(make: Callable[..., Federation]) -> Callable[..., Federation]:
 
     @functools.wraps(make)
     def make_recorded(*args: Any, **chosen: Any) -> Federation:
-        given = signature.bind(*args, **chosen)
+        given = bind(signature, name, args, chosen)
         given.arguments.update(options.checked(given.arguments))
         given.apply_defaults()
         gathered = inspect.BoundArguments(own, options.gathered(given.arguments))

@@ -104,9 +104,9 @@ def from_table(table: Table, division: Division | NaturalDivision = Division(), 
                              "neither client nor min_examples.")
         whole = _make_clients(table, division.clients, division, name)
     elif table.clients is None or division.clients is not None:
-        raise InputError("partition 'natural' finds its clients in the file: give client, the name of their "
-                         "ids, and not clients; or choose another partition. (A CSV file for each client is a list, a "
-                         "folder or a pattern in path.)")
+        raise InputError("partition 'natural' finds its clients in the file: give client, the name of their ids, and "
+                         f"not clients; or choose another partition: {', '.join(get_args(Made))}. (A CSV file for "
+                         "each client is a list, a folder or a pattern in path.)")
     else:
         marked = table.test if division.test is None else None
         whole = federation(table.inputs, table.targets, table.clients, classes=_classes(table), new=division.new,
