@@ -15,6 +15,7 @@ from cantons.algorithm.parts.averaging import Averaging, Client, averaging
 from cantons.algorithm.parts.schedule import usual_step
 from cantons.algorithm.parts.training import LocalOptimizer, LocalWork, Work, trainer
 from cantons.algorithm.parts.trees import norm, subtract
+from cantons.algorithm.parts.whole_model import advise_whole_model
 from cantons.options import Flat
 from cantons.protocol import Algorithm, Diagnostics, Problem, PyTree
 from cantons.ranges import NonNegative
@@ -70,4 +71,4 @@ def ditto(problem: Problem, population: int, *, penalty: NonNegative = 0.1, loca
                 **base.diagnostics.client(message, client.rest, model, data)}
 
     return base._replace(init_client=init_client, client_update=client_update, model=model,
-                         diagnostics=Diagnostics(client=diagnose))
+                         diagnostics=Diagnostics(client=diagnose), advice=advise_whole_model)

@@ -11,6 +11,7 @@ import optax
 from cantons.algorithm.parts.averaging import Averaging, averaging
 from cantons.algorithm.parts.select_rows import Rows
 from cantons.algorithm.parts.training import LocalOptimizer, LocalWork, Work, trainer
+from cantons.algorithm.parts.whole_model import advise_whole_model
 from cantons.options import Flat
 from cantons.protocol import Algorithm, Problem
 from cantons.ranges import Count, Positive
@@ -42,4 +43,4 @@ def fedavg_finetune(problem: Problem, population: int, *, local: Flat[LocalWork]
         tuned = tune(key, message.shared, client.private, data, tune_step_size)
         return tuned.shared, tuned.private
 
-    return base._replace(model=model)
+    return base._replace(model=model, advice=advise_whole_model)

@@ -17,6 +17,7 @@ from cantons.aggregate import mean
 from cantons.algorithm.parts.schedule import StepSize, as_schedule
 from cantons.algorithm.parts.trees import add, norm, norm_squared, scale, subtract
 from cantons.algorithm.parts.tuning import TunerTable, name_diverged, tuner_of
+from cantons.algorithm.parts.whole_model import advise_whole_model
 from cantons.protocol import Algorithm, Array, Average, Averages, Diagnostics, Problem, PyTree
 from cantons.ranges import Count, Positive
 from cantons.recipe import algorithm
@@ -101,4 +102,4 @@ def pfedme(problem: Problem, population: int, *, penalty: Positive = 1.0, step_s
     return Algorithm(init_server, init_client, broadcast, client_update,
                      Averages(lambda upload: Average(upload.change, jnp.ones(())), mean().build()),
                      server_update, model, needs=needs,
-                     diagnostics=Diagnostics(client=diagnose, remarks=name_diverged))
+                     diagnostics=Diagnostics(client=diagnose, remarks=name_diverged), advice=advise_whole_model)

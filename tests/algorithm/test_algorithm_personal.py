@@ -239,3 +239,23 @@ def test_no_gradient_is_longer_than_the_clip_norm(played, own_rows, numbers, par
                          (ct.local_ffgg(**rates, private_step_size=0.2, tuner=tiny), in_turn)):
         found = played(parted, numbers, recipe, 1, initial=BOTH)
         same(weight(found.server.shared), np.mean([turn(*each) for each in rows], axis=0))
+
+
+# What they would have the user know
+
+
+@pytest.mark.parametrize("build", [ct.ditto, ct.pfedme, ct.fedavg_finetune])
+def test_methods_for_whole_models_tell_of_a_private_part(parted, least_squares, numbers, build):
+    heard = []
+    for problem in (parted, least_squares):
+        ct.run(problem, numbers, build(), rounds=1, callbacks=[Heard(heard)], progress=None)
+    (said,) = (sentence for sentence in heard if "whole models" in sentence)
+    assert f"{build.__name__} personalises whole models" in said and 'split = "none"' in said
+
+
+class Heard(ct.Callback):
+    def __init__(self, sentences):
+        self.sentences = sentences
+
+    def noticed(self, sentence):
+        self.sentences.append(sentence)
