@@ -24,14 +24,16 @@ SPREAD = 0.05  # the vectors of tokens start uniform in [-SPREAD, SPREAD], as th
 
 
 @checked
-def gru(vocabulary: Count, width: Count = 256, units: Count = 1024) -> Named:
+def gru(vocabulary: Count | None = None, width: Count = 256, units: Count = 1024) -> Named:
     """Tokens become vectors of `width` numbers, a gated recurrent unit reads them, and a dense layer answers each.
 
     Inputs are integers from 0 to `vocabulary` - 1 of shape [length]; targets are of the same shape, such as the token
-    that comes next at every place. Cho et al., "Learning Phrase Representations using RNN Encoder-Decoder", EMNLP 2014,
-    in the form that Keras and cuDNN have as their standard: the reset gate multiplies what comes out of the recurrent
-    weights, and these have a bias of their own (`reset_after=True`). Parameters start as Keras's do: the recurrent ones
-    orthogonal, those of the dense layers as Glorot and Bengio (2010) draw them.
+    that comes next at every place. There are as many tokens as labels unless `vocabulary` is given.
+
+    Cho et al., "Learning Phrase Representations using RNN Encoder-Decoder", EMNLP 2014, in the form that Keras and
+    cuDNN have as their standard: the reset gate multiplies what comes out of the recurrent weights, and these have a
+    bias of their own (`reset_after=True`). Parameters start as Keras's do: the recurrent ones orthogonal, those of the
+    dense layers as Glorot and Bengio (2010) draw them.
 
     With the defaults it is the network of the language models in Augenstein et al., "Mixed Federated Learning", 2022.
     """
@@ -39,10 +41,11 @@ def gru(vocabulary: Count, width: Count = 256, units: Count = 1024) -> Named:
     def build(input_shape: tuple[int, ...], outputs: int) -> Model:
         if len(input_shape) != 1:
             raise InputError(f"gru got inputs of shape {input_shape}; it takes a row of tokens, of shape (length,).")
+        size = outputs if vocabulary is None else vocabulary
 
         def init(key):
             table, inwards, recurrent, outwards = jax.random.split(key, 4)
-            return {"table": jax.random.uniform(table, (vocabulary, width), minval=-SPREAD, maxval=SPREAD),
+            return {"table": jax.random.uniform(table, (size, width), minval=-SPREAD, maxval=SPREAD),
                     "input": glorot(inwards, (width, 3 * units)),
                     "recurrent": orthogonal(recurrent, (units, 3 * units)),
                     "output": glorot(outwards, (units, outputs))}
@@ -52,7 +55,7 @@ def gru(vocabulary: Count, width: Count = 256, units: Count = 1024) -> Named:
             states = gru_states(affine(params["input"], vectors), **params["recurrent"])
             return affine(params["output"], states).swapaxes(0, 1)
 
-        return Model(init, apply, input_layer="table", output_layer="output/*", adapted=WEIGHTS, vocabulary=vocabulary)
+        return Model(init, apply, input_layer="table", output_layer="output/*", adapted=WEIGHTS, vocabulary=size)
 
     return Named("gru", {"vocabulary": vocabulary, "width": width, "units": units}, build)
 

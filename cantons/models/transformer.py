@@ -18,16 +18,18 @@ SPREAD = 0.02  # the standard deviation that the vectors of tokens and of places
 
 
 @checked
-def transformer(vocabulary: Count, width: Count = 256, blocks: Count = 4, heads: Count = 4,
+def transformer(vocabulary: Count | None = None, width: Count = 256, blocks: Count = 4, heads: Count = 4,
                 dropout: Decay = 0.0) -> Named:
     """Tokens and their places become vectors, blocks of causal self-attention refine them, a dense layer answers each.
 
     Inputs are integers from 0 to `vocabulary` - 1 of shape [length]; targets are of the same shape, such as the token
-    that comes next at every place. Vaswani et al., "Attention Is All You Need", 2017: dense layers of 4 * `width`
-    numbers in each block, and `dropout` (section 5.4) of the vectors and of what each half of a block adds to them.
-    Normalisation comes before each half of a block and before the last layer, activations are GELU and places have
-    vectors that are learned, as in GPT-2. With the defaults it has the size of BERT Mini, as in section E.5 of the FFGG
-    paper; "input" and "output" of a split are the first and the last block, as there.
+    that comes next at every place. There are as many tokens as labels unless `vocabulary` is given.
+
+    Vaswani et al., "Attention Is All You Need", 2017: dense layers of 4 * `width` numbers in each block, and `dropout`
+    (section 5.4) of the vectors and of what each half of a block adds to them. Normalisation comes before each half of
+    a block and before the last layer, activations are GELU and places have vectors that are learned, as in GPT-2. With
+    the defaults it has the size of BERT Mini, as in section E.5 of the FFGG paper; "input" and "output" of a split are
+    the first and the last block, as there.
     """
     if width % heads:
         raise InputError(f"transformer got a width of {width} and {heads} heads; give a width that they divide.")
@@ -36,10 +38,11 @@ def transformer(vocabulary: Count, width: Count = 256, blocks: Count = 4, heads:
         if len(input_shape) != 1:
             raise InputError(f"transformer got inputs of shape {input_shape}; it takes a row of tokens, of shape "
                              "(length,).")
+        size = outputs if vocabulary is None else vocabulary
 
         def init(key):
             table, positions, outwards, *keys = jax.random.split(key, 3 + blocks)
-            return {"table": SPREAD * jax.random.normal(table, (vocabulary, width)),
+            return {"table": SPREAD * jax.random.normal(table, (size, width)),
                     "positions": SPREAD * jax.random.normal(positions, (*input_shape, width)),
                     **{f"block{i}": init_block(keys[i], width) for i in range(blocks)},
                     "norm": norm(width), "output": glorot(outwards, (width, outputs))}
@@ -54,7 +57,7 @@ def transformer(vocabulary: Count, width: Count = 256, blocks: Count = 4, heads:
             return affine(params["output"], layer_norm(params["norm"], values))
 
         return Model(init, forward, input_layer="block0/*", output_layer=f"block{blocks - 1}/*",
-                     norm_layers=("*norm/*",), adapted=WEIGHTS, vocabulary=vocabulary,
+                     norm_layers=("*norm/*",), adapted=WEIGHTS, vocabulary=size,
                      train=forward if dropout else None)
 
     return Named("transformer", {"vocabulary": vocabulary, "width": width, "blocks": blocks, "heads": heads,

@@ -149,3 +149,12 @@ def test_tokens_beyond_the_vocabulary_are_refused_before_anything_is_trained():
     problem = ct.classification(data, embedding(TOKENS.max(), width=4))
     with pytest.raises(InputError, match="books: inputs hold the token .* a vocabulary of 6; give"):
         ct.run(problem, data, ct.fedavg(), rounds=1)
+
+
+@pytest.mark.parametrize("model", [ct.gru, ct.transformer])
+def test_there_are_as_many_tokens_as_labels_unless_a_vocabulary_is_given(model):
+    rows = np.arange(40, dtype=np.int32).reshape(8, 5) % 7
+    data = ct.federation(rows, rows, np.repeat([0, 1], 4), classes=7, test=0)
+    left_open, given = (jax.eval_shape(ct.classification(data, model(**size, width=4)).init, jax.random.key(0))
+                        for size in ({}, {"vocabulary": 7}))
+    assert left_open == given
