@@ -26,6 +26,7 @@ from cantons.shuffle import permutation
 # Of the run's key; no round has such a number.
 STREAM = 2**32 - 1
 FIRST, DRAWS, JOBS, SPEEDS = range(4)
+LANES = 64  # a multiple of what processors compute at once: the rest of a vector is rounded otherwise, so there is none
 
 
 class Arrays(NamedTuple):
@@ -84,7 +85,8 @@ def asynchronous(population: int, *, concurrency: Count | None = None, buffer: C
     def begin(arrays: Arrays, key: Key) -> tuple[Jobs, Array]:
         drawn = permutation(jax.random.fold_in(jax.random.fold_in(key, STREAM), FIRST), population)
         ids = jnp.sort(drawn(jnp.arange(concurrency, dtype=jnp.int32)))
-        left = jax.vmap(lambda client: duration_of(arrays, key, client, jnp.zeros((), jnp.int32)))(ids)
+        filled = jnp.pad(ids, (0, -concurrency % LANES), mode="edge")
+        left = jax.vmap(lambda client: duration_of(arrays, key, client, jnp.zeros((), jnp.int32)))(filled)[:concurrency]
         number, version, place = (jnp.zeros(concurrency, jnp.int32) for _ in range(3))
         return Jobs(Job(ids, number, version, place, left), jnp.zeros(places, jnp.int32).at[0].set(concurrency),
                     jnp.zeros(population, jnp.int32).at[ids].set(1)), ids
