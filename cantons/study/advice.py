@@ -1,6 +1,9 @@
-"""What a user should know about data before training on them."""
+"""What a user should know about data before training on them, and about a run that took long."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +13,7 @@ from cantons.protocol import Problem
 
 LARGE = 10.0  # columns beyond this, by the root of their mean square, want smaller steps than the usual ones
 ROWS = 10_000  # as many are looked at
+LONG, MOSTLY = 20.0, 4.0  # seconds of evaluations, and as many times the seconds of rounds, that are worth a word
 
 
 def about_inputs(problem: Problem, data: Federation) -> list[str]:
@@ -43,3 +47,12 @@ def _are_quantities(problem: Problem, inputs: np.ndarray) -> bool:
     except InputError:
         return False
     return True
+
+
+def about_evaluations(history: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A sentence, if a run did little but evaluate; its first evaluation, which is also compiled, does not count."""
+    evaluating, training = sum(row["evaluation_seconds"] for row in history[1:]), history[-1]["seconds"]
+    if evaluating < LONG or evaluating < MOSTLY * training:
+        return []
+    return [f"{len(history)} evaluations took {evaluating:.0f} s, and the rounds between them {training:.0f} s; "
+            "evaluate less often (evaluate_every) or score a sample of the clients (evaluate_clients)."]

@@ -13,7 +13,7 @@ from cantons.errors import InputError
 from cantons.memory import give_back
 from cantons.phases import COMPILING, EVALUATING, TRAINING, enter, listening
 from cantons.protocol import Session, Snapshot
-from cantons.study.advice import about_inputs
+from cantons.study.advice import about_evaluations, about_inputs
 from cantons.study.callbacks import Callbacks, Several
 from cantons.study.checkpoint import Checkpoints
 from cantons.study.fingerprint import Fingerprint, check_same
@@ -276,6 +276,8 @@ class Loop:
             ended.append(Finished(log.history, log.columns, summary, snapshot))
             for sentence in log.remarks():
                 self.notice(sentence if len(self.runs) == 1 else f"{log.label}: {sentence}")
+        for sentence in about_evaluations(self.logs[0].history):
+            self.notice(sentence)
         if self.patience is not None and done < self.rounds:
             self.notice(self.patience.told(self.logs[0].history))
         self.watcher.finished(ended[0].summary)

@@ -1,10 +1,12 @@
 """What a user is told before the first round."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 
 import cantons as ct
-from cantons.study.advice import about_inputs
+from cantons.study.advice import about_evaluations, about_inputs
 
 RANDOM = np.random.default_rng(0)
 ROWS = RANDOM.normal(size=(60, 3)) * [1, 400, 2]
@@ -66,3 +68,24 @@ def test_a_callback_is_advised_by_a_notice_unless_it_says_otherwise(capsys):
     heard, data = Heard(), federation(ROWS)
     ct.run(ct.logistic(data), data, ct.fedavg(), rounds=1, callbacks=[heard], progress=None)
     assert sum(ADVICE in sentence for sentence in heard.sentences) == 1
+
+
+def test_a_run_that_did_little_but_evaluate_says_so():
+    def rows(*evaluating, training):
+        return [{"evaluation_seconds": took, "seconds": training} for took in evaluating]
+
+    (said,) = about_evaluations(rows(90.0, 30.0, 30.0, training=2.0))
+    assert said.startswith("3 evaluations took 60 s, and the rounds between them 2 s; evaluate less often")
+    for fine in (rows(90.0, training=1.0), rows(1.0, 5.0, training=0.1), rows(1.0, 40.0, 40.0, training=30.0)):
+        assert about_evaluations(fine) == []
+    problem = ct.logistic(data := ct.digits(clients=3))
+    sentences = []
+
+    class Heard(ct.Callback):
+        def noticed(self, sentence):
+            sentences.append(sentence)
+
+    for long in (0.0, 1e9):
+        with mock.patch("cantons.study.advice.LONG", long), mock.patch("cantons.study.advice.MOSTLY", 0.0):
+            ct.run(problem, data, ct.fedavg(), rounds=2, callbacks=[Heard()], progress=None)
+    assert sum("evaluations took" in sentence for sentence in sentences) == 1
