@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,15 @@ from cantons.errors import InputError
 from cantons.metrics import HEADLINES
 from cantons.study.folder import Folder
 from cantons.study.plain import flat
-from cantons.study.reading import SHOWN, as_number, read_clients, read_environment, read_evaluations, read_study
+from cantons.study.reading import (
+    SHOWN,
+    as_number,
+    read_clients,
+    read_environment,
+    read_evaluations,
+    read_new_clients,
+    read_study,
+)
 
 SETS = {"test": "test_examples", "online": "train_examples"}  # where scores come from: the first that every run has
 # What grows from round to round.
@@ -34,6 +42,8 @@ class Run:
     history: Sequence[Mapping[str, Any]]
     clients: Mapping[str, Sequence[str]]  # the columns of clients.csv
     stages: Mapping[str, int] = field(default_factory=dict)  # those before its last one: after which round each ended
+    new_clients: Mapping[str, Sequence[str]] = field(default_factory=dict)  # the columns of new_clients.csv
+    table: str = "clients.csv"  # the file that `clients` are from
 
     @property
     def before(self) -> int:
@@ -65,8 +75,8 @@ class Run:
         return [str(name) for name in names] if isinstance(names, list) else []
 
     def numbers(self, name: str) -> np.ndarray:
-        """A column of clients.csv."""
-        file = self.folder / "clients.csv"
+        """A column of the table of clients."""
+        file = self.folder / self.table
         if name not in self.clients:
             raise InputError(f"{file} has no column {name}; the run's next evaluation writes it anew.")
         return np.array([as_number(value, f"{name} in row {row} (from 0) of {file}")
@@ -108,6 +118,11 @@ class Group:
             there = np.stack([np.isin(named, run.clients["client"]) for run in self.runs])
         return np.where(there, scores, 0).sum(axis=0) / np.where(there.any(axis=0), there.sum(axis=0), np.nan)
 
+    def of_new_clients(self) -> Group:
+        """The same runs with their new clients in the place of the others; those without any are left out."""
+        return Group(self.label, tuple(replace(run, clients=run.new_clients, table="new_clients.csv")
+                                       for run in self.runs if run.new_clients))
+
     @property
     def is_resplit(self) -> bool:
         """Whether its runs have splits of the data of their own."""
@@ -147,7 +162,7 @@ def read_run(path: Path) -> Run:
         raise InputError(f"{path / 'clients.csv'} has {len(clients['client'])} rows, and its study.json speaks of "
                          f"{study['data']['population']} clients; run its study again.")
     stages, history = _with_stages(path, history)
-    run = Run(path, study, read_environment(path), history, clients, stages)
+    run = Run(path, study, read_environment(path), history, clients, stages, read_new_clients(path))
     if not any(_metrics(run, place) for place in (*SETS, *_sets(run))):
         raise InputError(f"{path} has no test scores: its metrics.jsonl lacks test.personal.accuracy.mean and "
                          "test.personal.loss.mean; run it on data with test rows, or on a stream.")

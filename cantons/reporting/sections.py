@@ -127,10 +127,10 @@ def clients(groups: Sequence[Group], reference: Group) -> str:
     columns = {f"{model} model": groups[0].clients(keys[model], names) for model in models} if alone else {
         group.label: group.clients(keys["personal"], names) for group in groups}
     return (element("h2", "Clients") + element("p", note, "note") + gallery(drawn) + gallery(duels, "squares")
-            + _by_name(groups[0], names, columns))
+            + by_name(groups[0], names, columns, "Clients"))
 
 
-def _by_name(group: Group, names: Sequence[str], columns: Mapping[str, np.ndarray]) -> str:
+def by_name(group: Group, names: Sequence[str], columns: Mapping[str, np.ndarray], title: str) -> str:
     """A table with the score of each client, where they are few enough to be read one by one."""
     if len(names) > NAMED:
         return ""
@@ -138,9 +138,9 @@ def _by_name(group: Group, names: Sequence[str], columns: Mapping[str, np.ndarra
         run.clients["client"], run.clients.get("test_examples", ()), strict=False)}
     tested = [sizes.get(name, "–") for name in names] if sizes else []
     shown = [["client", *names]] + ([["test rows", *tested]] if any(count not in ("", "0") for count in tested) else [])
-    shown += [[title, *("–" if not np.isfinite(value) else score(value) for value in values)]
-              for title, values in columns.items()]
-    return table(list(zip(*shown, strict=True)), "Clients")
+    shown += [[name, *("–" if not np.isfinite(value) else score(value) for value in values)]
+              for name, values in columns.items()]
+    return table(list(zip(*shown, strict=True)), title)
 
 
 def communication(groups: Sequence[Group]) -> str:
