@@ -23,6 +23,7 @@ from cantons.study.reading import (
     read_new_clients,
     read_study,
 )
+from cantons.study.unfinished import check_last_stage
 
 SETS = {"test": "test_examples", "online": "train_examples"}  # where scores come from: the first that every run has
 # What grows from round to round.
@@ -157,6 +158,7 @@ def read_run(path: Path) -> Run:
     """Read one run folder, or say what it lacks."""
     study, history, clients = read_study(path, SHOWN), read_evaluations(path), read_clients(path)
     if not history or not clients:
+        check_last_stage(path, study)
         raise InputError(f"{path} has no evaluation yet; let the run reach its first one, then ask again.")
     if len(clients["client"]) != study["data"]["population"]:
         raise InputError(f"{path / 'clients.csv'} has {len(clients['client'])} rows, and its study.json speaks of "

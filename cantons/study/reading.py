@@ -51,7 +51,7 @@ SHOWN = {"name": TEXT, "seed": COUNT, "rounds": COUNT, "algorithm": TABLE, "algo
          "data.name": TEXT, "data.population": COUNT, "data.examples": COUNT, "data.checksum": CHECKSUM}
 LOADED = SHOWN | {"precision": PRECISION, "validation": MAYBE_FRACTION, "data.made_by": MAYBE_TABLE,
                   "problem": MAYBE_TABLE, "clock": TABLE, "clock.name": TEXT}
-WHERE_THERE = {"data.notes": LIST, "byzantine": LIARS}  # what it may have
+WHERE_THERE = {"data.notes": LIST, "byzantine": LIARS, "stages": TABLE}  # what it may have
 PLACE = {"python": TEXT, "system": TEXT, "machine": TEXT, "versions": TABLE, "devices": LIST}
 
 
