@@ -22,6 +22,7 @@ from cantons.study.reading import (
     read_evaluations,
     read_new_clients,
     read_study,
+    read_summary,
 )
 from cantons.study.unfinished import check_last_stage
 
@@ -70,6 +71,11 @@ class Run:
         own = dict(zip(self.clients["client"], self.scores(key), strict=True))
         return np.array([own.get(name, np.nan) for name in names])
 
+    def message_bytes(self, key: str) -> float:
+        """The size of one message, by its name in the summary; NaN while the run is on its way."""
+        file = self.folder / "summary.json"
+        return as_number(read_summary(self.folder).get(key), f"{key} in {file}") if file.exists() else np.nan
+
     def rejected(self) -> list[str]:
         """The clients whose uploads were rejected."""
         names = self.history[-1].get("rejected_clients")
@@ -108,6 +114,10 @@ class Group:
     def final(self, key: str) -> np.ndarray:
         """One number of the last evaluation of each seed."""
         return np.array([run.column(key)[-1] for run in self.runs])
+
+    def messages(self, key: str) -> np.ndarray:
+        """The size of one message of each seed, by its name in the summary."""
+        return np.array([run.message_bytes(key) for run in self.runs])
 
     def clients(self, key: str, names: Sequence[str] | None = None) -> np.ndarray:
         """One number of every client at the end, averaged over the seeds in which it takes part and is scored."""

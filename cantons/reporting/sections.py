@@ -28,6 +28,7 @@ from cantons.reporting.collect import populations as of_populations
 from cantons.reporting.duel import verdict
 from cantons.reporting.markup import element, figure, gallery, table
 from cantons.reporting.table import cells, legend, meaning_of_spread
+from cantons.reporting.traffic import explain_traffic, traffic_cells
 from cantons.reporting.words import count_seeds, listed
 
 NAMED = 15  # so many clients are few enough to be told apart by name
@@ -144,16 +145,17 @@ def by_name(group: Group, names: Sequence[str], columns: Mapping[str, np.ndarray
 
 
 def communication(groups: Sequence[Group]) -> str:
-    """Scores against bytes."""
+    """What travelled, and scores against it."""
     metric, scored = metrics(groups)[0], scored_set(groups)
     by_clients = {f"{scored}.personal.{metric}.{statistic}": title for statistic, title in (
         ("mean", "Mean of the clients"), ("worst10", "Worst tenth of the clients"))}
     titles = by_clients if scored in SETS else {headline(groups): scored.capitalize()}
     drawn = [figure(f"{title}: {metric}", partial(figures.traffic, groups, key, f"{scored} {metric}"))
              for key, title in titles.items()]
-    models = "Personalised models" if scored in SETS else "The shared model"
-    note = f"{models}, against what a client has sent and received so far."
-    return element("h2", "Communication") + element("p", note, "note") + gallery(drawn)
+    models = "personalised models" if scored in SETS else "the shared model"
+    note = f"{explain_traffic(groups)} Figures are of {models}, against what the average client has sent and received."
+    shown = table(traffic_cells(groups), "Communication", swatches=True)
+    return element("h2", "Communication") + shown + element("p", note, "note") + gallery(drawn)
 
 
 

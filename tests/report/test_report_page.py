@@ -163,3 +163,19 @@ def test_a_damaged_table_of_new_clients_is_named(make_run, written):
     (run / "new_clients.csv").write_text("client,test_examples\ndan,3\n")
     with pytest.raises(InputError, match="new_clients.csv has no column test.shared.accuracy"):
         written([run])
+
+
+def communication(page):
+    found = re.search(r'aria-label="Communication"><table.*?</table>', page, re.DOTALL)[0]
+    return re.findall(r'scope="col">(.*?)</th>', found), re.findall("<td>(.*?)</td>", found)
+
+
+def test_a_single_upload_has_its_size_whoever_was_drawn(make_run, written):
+    run = make_run(sent=2048.0, numbers={"uploads": 0.5, "bytes_up": 64.0, "bytes_down": 256.0})
+    totals = ["uploads", "all downloads", "all uploads", "average client"]
+    assert communication(written([run])) == (["method", *totals], ["10", "5 KiB", "1.25 KiB", "2 KiB"])
+    Folder(run).summary({"rounds": 20, "down_bytes_per_message": 512, "up_bytes_per_upload": 128})
+    assert communication(written([run])) == (["method", "one download", "one upload", *totals],
+                                             ["512 B", "128 B", "10", "5 KiB", "1.25 KiB", "2 KiB"])
+    young = make_run("young", algorithm={"name": "other"})
+    assert communication(written([run, young]))[1][6:] == ["–", "–", "–", "–", "–", "2 KiB"]
