@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,17 @@ from cantons.errors import InputError
 from cantons.metrics import HEADLINES
 from cantons.study.folder import Folder
 from cantons.study.plain import flat
-from cantons.study.reading import SHOWN, as_number, read_clients, read_environment, read_evaluations, read_study
+from cantons.study.reading import (
+    SHOWN,
+    as_number,
+    read_clients,
+    read_environment,
+    read_evaluations,
+    read_new_clients,
+    read_study,
+    read_summary,
+)
+from cantons.study.unfinished import check_last_stage
 
 SETS = {"test": "test_examples", "online": "train_examples"}  # where scores come from: the first that every run has
 # What grows from round to round.
@@ -34,6 +44,8 @@ class Run:
     history: Sequence[Mapping[str, Any]]
     clients: Mapping[str, Sequence[str]]  # the columns of clients.csv
     stages: Mapping[str, int] = field(default_factory=dict)  # those before its last one: after which round each ended
+    new_clients: Mapping[str, Sequence[str]] = field(default_factory=dict)  # the columns of new_clients.csv
+    table: str = "clients.csv"  # the file that `clients` are from
 
     @property
     def before(self) -> int:
@@ -59,14 +71,19 @@ class Run:
         own = dict(zip(self.clients["client"], self.scores(key), strict=True))
         return np.array([own.get(name, np.nan) for name in names])
 
+    def message_bytes(self, key: str) -> float:
+        """The size of one message, by its name in the summary; NaN while the run is on its way."""
+        file = self.folder / "summary.json"
+        return as_number(read_summary(self.folder).get(key), f"{key} in {file}") if file.exists() else np.nan
+
     def rejected(self) -> list[str]:
         """The clients whose uploads were rejected."""
         names = self.history[-1].get("rejected_clients")
         return [str(name) for name in names] if isinstance(names, list) else []
 
     def numbers(self, name: str) -> np.ndarray:
-        """A column of clients.csv."""
-        file = self.folder / "clients.csv"
+        """A column of the table of clients."""
+        file = self.folder / self.table
         if name not in self.clients:
             raise InputError(f"{file} has no column {name}; the run's next evaluation writes it anew.")
         return np.array([as_number(value, f"{name} in row {row} (from 0) of {file}")
@@ -98,6 +115,10 @@ class Group:
         """One number of the last evaluation of each seed."""
         return np.array([run.column(key)[-1] for run in self.runs])
 
+    def messages(self, key: str) -> np.ndarray:
+        """The size of one message of each seed, by its name in the summary."""
+        return np.array([run.message_bytes(key) for run in self.runs])
+
     def clients(self, key: str, names: Sequence[str] | None = None) -> np.ndarray:
         """One number of every client at the end, averaged over the seeds in which it takes part and is scored."""
         named = client_names([self.runs]) if names is None else names
@@ -107,6 +128,11 @@ class Group:
         else:  # a score that is no number stays none
             there = np.stack([np.isin(named, run.clients["client"]) for run in self.runs])
         return np.where(there, scores, 0).sum(axis=0) / np.where(there.any(axis=0), there.sum(axis=0), np.nan)
+
+    def of_new_clients(self) -> Group:
+        """The same runs with their new clients in the place of the others; those without any are left out."""
+        return Group(self.label, tuple(replace(run, clients=run.new_clients, table="new_clients.csv")
+                                       for run in self.runs if run.new_clients))
 
     @property
     def is_resplit(self) -> bool:
@@ -142,12 +168,13 @@ def read_run(path: Path) -> Run:
     """Read one run folder, or say what it lacks."""
     study, history, clients = read_study(path, SHOWN), read_evaluations(path), read_clients(path)
     if not history or not clients:
+        check_last_stage(path, study)
         raise InputError(f"{path} has no evaluation yet; let the run reach its first one, then ask again.")
     if len(clients["client"]) != study["data"]["population"]:
         raise InputError(f"{path / 'clients.csv'} has {len(clients['client'])} rows, and its study.json speaks of "
                          f"{study['data']['population']} clients; run its study again.")
     stages, history = _with_stages(path, history)
-    run = Run(path, study, read_environment(path), history, clients, stages)
+    run = Run(path, study, read_environment(path), history, clients, stages, read_new_clients(path))
     if not any(_metrics(run, place) for place in (*SETS, *_sets(run))):
         raise InputError(f"{path} has no test scores: its metrics.jsonl lacks test.personal.accuracy.mean and "
                          "test.personal.loss.mean; run it on data with test rows, or on a stream.")

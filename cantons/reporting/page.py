@@ -10,7 +10,7 @@ from string import Template
 
 from cantons.errors import Notice
 from cantons.files import begins_with, check_replaceable, make_folder, write_text
-from cantons.reporting import behaviour, held_against, sections, streams, studies
+from cantons.reporting import behaviour, held_against, new_clients, sections, streams, studies
 from cantons.reporting.collect import Run, collect
 from cantons.reporting.findings import Findings
 from cantons.reporting.sheet import SHEET
@@ -89,7 +89,8 @@ def page(found: Findings) -> str:
     content = [sections.lead(groups), sections.results(groups, found.rows), held_against.differences(found),
                sections.learning(groups), sections.whole_sets(groups), sections.populations(groups),
                streams.online(groups), behaviour.asynchronous(groups), behaviour.liars(groups),
-               sections.clients(groups, reference), sections.communication(groups), behaviour.diagnosed(groups),
-               behaviour.losses(groups), studies.studies(groups), studies.environments(groups)]
+               sections.clients(groups, reference), new_clients.section(groups), sections.communication(groups),
+               behaviour.diagnosed(groups), behaviour.losses(groups), studies.studies(groups),
+               studies.environments(groups)]
     return PAGE.substitute(title=escape(f"{methods} on {groups[0].study['data']['name']}"), sheet=SHEET,
                            content="\n".join(content))

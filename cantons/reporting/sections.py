@@ -28,6 +28,7 @@ from cantons.reporting.collect import populations as of_populations
 from cantons.reporting.duel import verdict
 from cantons.reporting.markup import element, figure, gallery, table
 from cantons.reporting.table import cells, legend, meaning_of_spread
+from cantons.reporting.traffic import explain_traffic, traffic_cells
 from cantons.reporting.words import count_seeds, listed
 
 NAMED = 15  # so many clients are few enough to be told apart by name
@@ -127,10 +128,10 @@ def clients(groups: Sequence[Group], reference: Group) -> str:
     columns = {f"{model} model": groups[0].clients(keys[model], names) for model in models} if alone else {
         group.label: group.clients(keys["personal"], names) for group in groups}
     return (element("h2", "Clients") + element("p", note, "note") + gallery(drawn) + gallery(duels, "squares")
-            + _by_name(groups[0], names, columns))
+            + by_name(groups[0], names, columns, "Clients"))
 
 
-def _by_name(group: Group, names: Sequence[str], columns: Mapping[str, np.ndarray]) -> str:
+def by_name(group: Group, names: Sequence[str], columns: Mapping[str, np.ndarray], title: str) -> str:
     """A table with the score of each client, where they are few enough to be read one by one."""
     if len(names) > NAMED:
         return ""
@@ -138,22 +139,23 @@ def _by_name(group: Group, names: Sequence[str], columns: Mapping[str, np.ndarra
         run.clients["client"], run.clients.get("test_examples", ()), strict=False)}
     tested = [sizes.get(name, "–") for name in names] if sizes else []
     shown = [["client", *names]] + ([["test rows", *tested]] if any(count not in ("", "0") for count in tested) else [])
-    shown += [[title, *("–" if not np.isfinite(value) else score(value) for value in values)]
-              for title, values in columns.items()]
-    return table(list(zip(*shown, strict=True)), "Clients")
+    shown += [[name, *("–" if not np.isfinite(value) else score(value) for value in values)]
+              for name, values in columns.items()]
+    return table(list(zip(*shown, strict=True)), title)
 
 
 def communication(groups: Sequence[Group]) -> str:
-    """Scores against bytes."""
+    """What travelled, and scores against it."""
     metric, scored = metrics(groups)[0], scored_set(groups)
     by_clients = {f"{scored}.personal.{metric}.{statistic}": title for statistic, title in (
         ("mean", "Mean of the clients"), ("worst10", "Worst tenth of the clients"))}
     titles = by_clients if scored in SETS else {headline(groups): scored.capitalize()}
     drawn = [figure(f"{title}: {metric}", partial(figures.traffic, groups, key, f"{scored} {metric}"))
              for key, title in titles.items()]
-    models = "Personalised models" if scored in SETS else "The shared model"
-    note = f"{models}, against what a client has sent and received so far."
-    return element("h2", "Communication") + element("p", note, "note") + gallery(drawn)
+    models = "personalised models" if scored in SETS else "the shared model"
+    note = f"{explain_traffic(groups)} Figures are of {models}, against what the average client has sent and received."
+    shown = table(traffic_cells(groups), "Communication", swatches=True)
+    return element("h2", "Communication") + shown + element("p", note, "note") + gallery(drawn)
 
 
 

@@ -25,7 +25,7 @@ COLUMNS = {  # the title of each, and what it means where that is not plain
                                         "doubly robust estimate"),
     "regret": ("regret", "what was charged beyond the best in hindsight"),
     "bound": ("bound", "the most regret that the theorem allows"),
-    "kib_per_client": ("KiB/client", "sent and received in all"),
+    "kib_per_client": ("KiB/client", "sent and received in all, averaged over all clients, drawn or not"),
     "ms_per_round": ("ms/round", "the median, without evaluations and compilation"),
 }
 

@@ -5,6 +5,7 @@
     encoding.json    how raw rows become inputs, the names of columns, labels and clients, and what was held out
     metrics.jsonl    one line per evaluation
     clients.csv      the latest evaluation, one row per client
+    new_clients.csv  the same of clients who are held out of training, where there are any
     checkpoints/     the newest few states
     summary.json     written at the end: the last evaluation, times, traffic
     stages/          of a study with stages: the run folders of those before the last, which is here
@@ -49,11 +50,11 @@ from cantons.study.kept import NAME as KEPT
 from cantons.study.lock import NAME as LOCK
 from cantons.study.lock import Lock
 from cantons.study.plain import plain
-from cantons.study.reading import read_clients, read_environment, read_summary, read_table
+from cantons.study.reading import read_clients, read_environment, read_new_clients, read_summary, read_table
 
 PACKAGES = ("cantons", "jax", "jaxlib", "numpy", "optax", "equinox", "scikit-learn", "flax", "torch", "vowpalwabbit")
 STAGES = "stages"
-FILES = ("study.json", "environment.json", KEPT, "metrics.jsonl", "clients.csv", "summary.json")
+FILES = ("study.json", "environment.json", KEPT, "metrics.jsonl", "clients.csv", "new_clients.csv", "summary.json")
 # Every study that was ever run has these.
 KEYS = ("name", "seed", "rounds", "algorithm", "data")
 
@@ -68,6 +69,7 @@ class Folder:
         self.environment_file = path / "environment.json"
         self.summary_file = path / "summary.json"
         self.clients_file = path / "clients.csv"
+        self.new_clients_file = path / "new_clients.csv"
         self.events_file = path / "events.npz"
         self.lock: Lock | None = None
         self.complaints: list[str] = []  # what was found damaged, in sentences
@@ -174,7 +176,7 @@ class Folder:
             self.complaints.append(f"{self.study_file} is damaged: it is kept as {copy_aside(self.study_file).name}, "
                                    "and made again, because the newest checkpoint is of this study.")
         for path, read in ((self.environment_file, read_environment), (self.summary_file, read_summary),
-                           (self.clients_file, read_clients)):
+                           (self.clients_file, read_clients), (self.new_clients_file, read_new_clients)):
             if path.exists() and not _is_sound(read, self.path):
                 self.complaints.append(f"{path} is damaged: it is kept as {set_aside(path).name}, and made again.")
 
@@ -239,12 +241,10 @@ class Folder:
         append_line(self.metrics_file, json.dumps(plain(record)))
 
     def clients(self, columns: Mapping[str, Any]) -> None:
-        with writing(self.clients_file) as file:
-            text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-            writer = csv.writer(text)
-            writer.writerow(columns)
-            writer.writerows(zip(*columns.values(), strict=True))
-            text.detach()  # which flushes, and leaves the file open
+        write_columns(self.clients_file, columns)
+
+    def new_clients(self, columns: Mapping[str, Any]) -> None:
+        write_columns(self.new_clients_file, columns)
 
     def events(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Of an asynchronous run: which job ended when, for a replay."""
@@ -277,6 +277,16 @@ def environment() -> dict[str, Any]:
 
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     write_text(path, json.dumps(plain(value), indent=2) + "\n")
+
+
+def write_columns(path: Path, columns: Mapping[str, Any]) -> None:
+    """A CSV file with these columns."""
+    with writing(path) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        writer = csv.writer(text)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+        text.detach()  # which flushes, and leaves the file open
 
 
 def _row(line: bytes) -> dict[str, Any] | None:

@@ -37,6 +37,7 @@ from cantons.study.registry import (
 from cantons.study.resolve import build_clock, choose_rule, identity_of
 from cantons.study.result import Trained
 from cantons.study.source import foreign_sources
+from cantons.study.unfinished import check_last_stage
 
 
 @rebuilding
@@ -52,6 +53,8 @@ def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recip
     """
     path = Path(folder)
     study, there = read_study(path, LOADED), Folder(path)
+    if not there.holds_run():
+        check_last_stage(path, study)
     kept = read_kept(path, study)
     if "models" in study:
         raise InputError(f"{path} is a run whose clients brought models of their own, which only you can make again; "
@@ -90,6 +93,7 @@ def load(folder: str | Path, *, problem: Problem | None = None, algorithm: Recip
             raise InputError(f"cannot read {path} back: {error}") from error
         found = Checkpoints(path / "checkpoints").newest(template)
         if found is None or not found[1]:
+            check_last_stage(path, study)
             raise InputError(f"{path} holds no sound checkpoint yet; let the run finish, or go on by --resume (in "
                              "Python: resume=True).")
         _check_checkpoint(there, found[1])

@@ -15,6 +15,7 @@ from cantons.study.fingerprint import Fingerprint, fingerprint
 from cantons.study.folder import Folder, environment
 from cantons.study.online_metrics import online_metrics
 from cantons.study.plain import plain
+from cantons.study.reading import as_columns, read_clients, read_new_clients
 from cantons.study.record import Columns, Row, Seen, diagnostics_row, events_row, score_row, traffic_row
 from cantons.study.resolve import Resolved
 
@@ -29,6 +30,7 @@ class Log:
         self.label = folder.path.name if folder is not None else run.study["name"]
         self.history: list[Row] = []
         self.columns: Columns = {}
+        self.new_columns: Columns = {}
         self.seen = Seen()
         self.diverged = False
         self.said = ""  # why there is no regret
@@ -80,11 +82,18 @@ class Log:
                 notice(f"{self.folder.metrics_file} has {len(self.history)} of the {wrote['rows']} evaluations up to "
                        f"round {done}; the others are lost.")
         self.seen = Seen() if seen is None else Seen(**seen)
+        if self.history:
+            self.columns = as_columns(read_clients(self.folder.path))
+            self.new_columns = as_columns(read_new_clients(self.folder.path))
 
     def lacks(self, done: int) -> bool:
-        """Whether the evaluation after `done` rounds is missing, or its table of clients."""
-        missing = not self.history or self.history[-1]["round"] != done
-        return missing or (self.folder is not None and not self.folder.clients_file.exists())
+        """Whether the evaluation after `done` rounds is missing, or one of its tables of clients."""
+        if not self.history or self.history[-1]["round"] != done:
+            return True
+        if self.folder is None:
+            return False
+        new = [] if self.run.data.new is None else [self.folder.new_clients_file]
+        return not all(file.exists() for file in (self.folder.clients_file, *new))
 
     def measured(self, found: Evaluation, traffic: Mapping[str, int]) -> tuple[Row, Columns]:
         run = self.run
@@ -101,16 +110,18 @@ class Log:
             columns |= by_client
         return row, columns
 
-    def write(self, record: Row, columns: Columns) -> None:
-        """Write an evaluation; of one that is there already, only the table of clients."""
+    def write(self, record: Row, columns: Columns, new_columns: Columns) -> None:
+        """Write an evaluation; of one that is there already, only the tables of clients."""
         fresh = not self.history or self.history[-1]["round"] != record["round"]
-        self.columns = columns
+        self.columns, self.new_columns = columns, new_columns
         if fresh:
             self.history.append(record)
         if self.folder is not None:
             if fresh:
                 self.folder.append(record)
             self.folder.clients(columns)
+            if new_columns:
+                self.folder.new_clients(new_columns)
 
     def look_at(self, progress: Progress) -> list[str]:
         """What went wrong since the evaluation before, in sentences."""

@@ -22,7 +22,7 @@ from cantons.study.interrupt import Interruption
 from cantons.study.kept import write_kept
 from cantons.study.log import Log
 from cantons.study.patience import Patience
-from cantons.study.record import Columns, Row, summary_of, traffic_of
+from cantons.study.record import Columns, Row, new_client_columns, summary_of, traffic_of
 from cantons.study.resolve import Resolved
 
 BLOCK_SECONDS = 1.0  # how long a block may take: Ctrl-C and progress wait for its end
@@ -44,6 +44,7 @@ class Finished(NamedTuple):
 
     history: list[Row]
     columns: Columns
+    new_columns: Columns
     summary: dict[str, Any]
     snapshot: Snapshot
 
@@ -215,7 +216,7 @@ class Loop:
                 "seconds_per_round": took / self.timed if self.timed else None,
                 "updates_per_second": updates / took if self.timed else None,
                 "evaluation_seconds": (time.perf_counter() - began) / share,
-            }, columns)
+            }, columns, new_client_columns(log.run.data, one.scores))
             for sentence in log.look_at(one.progress):
                 self.notice(sentence if share == 1 else f"{log.label}: {sentence}")
         self.since, self.timed = 0.0, 0
@@ -273,7 +274,7 @@ class Loop:
                 if log.run.parts.clock.asynchronous is not None:
                     log.folder.events(log.events(done, snapshot.outside))
                 log.folder.summary(summary)
-            ended.append(Finished(log.history, log.columns, summary, snapshot))
+            ended.append(Finished(log.history, log.columns, log.new_columns, summary, snapshot))
             for sentence in log.remarks():
                 self.notice(sentence if len(self.runs) == 1 else f"{log.label}: {sentence}")
         for sentence in about_evaluations(self.logs[0].history):

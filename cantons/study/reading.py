@@ -11,11 +11,14 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
+import numpy as np
+
 from cantons.data.read.files import decoding, read_text, reading
 from cantons.errors import InputError
 
 P = ParamSpec("P")
 T = TypeVar("T")
+WORDS = ("client", "group")  # columns of tables of clients that are names, though they may look like numbers
 DEEPEST = 50  # tables in tables; more is an accident, or meant to exhaust whoever walks through them
 
 
@@ -48,7 +51,7 @@ SHOWN = {"name": TEXT, "seed": COUNT, "rounds": COUNT, "algorithm": TABLE, "algo
          "data.name": TEXT, "data.population": COUNT, "data.examples": COUNT, "data.checksum": CHECKSUM}
 LOADED = SHOWN | {"precision": PRECISION, "validation": MAYBE_FRACTION, "data.made_by": MAYBE_TABLE,
                   "problem": MAYBE_TABLE, "clock": TABLE, "clock.name": TEXT}
-WHERE_THERE = {"data.notes": LIST, "byzantine": LIARS}  # what it may have
+WHERE_THERE = {"data.notes": LIST, "byzantine": LIARS, "stages": TABLE}  # what it may have
 PLACE = {"python": TEXT, "system": TEXT, "machine": TEXT, "versions": TABLE, "devices": LIST}
 
 
@@ -118,7 +121,15 @@ def read_evaluations(folder: Path) -> list[dict[str, Any]]:
 
 def read_clients(folder: Path) -> dict[str, list[str]]:
     """The columns of clients.csv: the latest evaluation of every client; none if there was no evaluation."""
-    file = folder / "clients.csv"
+    return _read_columns(folder / "clients.csv")
+
+
+def read_new_clients(folder: Path) -> dict[str, list[str]]:
+    """The columns of new_clients.csv: the same of every client who was held out of training; none if there are none."""
+    return _read_columns(folder / "new_clients.csv")
+
+
+def _read_columns(file: Path) -> dict[str, list[str]]:
     if not file.exists():
         return {}
     with decoding(file, "which should be CSV"):
@@ -131,6 +142,27 @@ def read_clients(folder: Path) -> dict[str, list[str]]:
         if len(row) != len(names):
             raise InputError(f"row {number} (from 0) of {file} has {len(row)} values for {len(names)} columns.")
     return {name: list(values) for name, values in zip(names, zip(*rows, strict=True), strict=True)} if rows else {}
+
+
+def as_columns(table: Mapping[str, list[str]]) -> dict[str, Any]:
+    """Columns of a table as they were before they were written: arrays of numbers, or words.
+
+    >>> as_columns({"client": ["7", "8"], "test.personal.loss": ["0.5", "nan"]})
+    {'client': ['7', '8'], 'test.personal.loss': array([0.5, nan], dtype=float32)}
+    """
+    return {name: values if name in WORDS else _as_written(values) for name, values in table.items()}
+
+
+def _as_written(values: list[str]) -> Any:
+    """In the first type of numbers that is written like this, so that no bit is lost."""
+    for kind in (np.int64, np.float32, np.float64):
+        try:
+            found = np.array(values, kind)
+        except (ValueError, OverflowError):
+            continue
+        if list(map(str, found)) == values:
+            return found
+    return values
 
 
 def read_table(file: Path) -> dict[str, Any]:

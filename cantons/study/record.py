@@ -52,10 +52,19 @@ def score_row(problem: Problem, data: Federation, scores: Mapping[str, Any],
                     row |= _group_means(population, label, values if lying is None else np.where(lying, np.nan, values))
                     if side == "clients":
                         columns[label] = values
-    if data.clients.groups is not None:
-        names, numbers = data.clients.groups
-        columns["group"] = [names[number] for number in numbers]
-    return row, columns
+    return row, columns | _group_column(data.clients)
+
+
+def new_client_columns(data: Federation, scores: Mapping[str, Any]) -> Columns:
+    """The scores and sizes of each new client; nothing where there are none."""
+    if data.new is None:
+        return {}
+    columns: Columns = {"client": data.new.names}
+    for name in ("test", "train"):
+        for which in ("personal", "shared"):
+            columns |= {f"{name}.{which}.{metric}": values for metric, values in scores["new"][name][which].items()}
+    sizes = {"train_examples": data.new.train.sizes, "test_examples": data.new.test.sizes}
+    return columns | _group_column(data.new) | sizes
 
 
 def honest(examples: Any, liars: np.ndarray | None) -> np.ndarray:
@@ -70,6 +79,14 @@ def _summarise(values: np.ndarray, examples: np.ndarray, larger_is_better: bool,
         return statistics(values, examples, larger_is_better)
     values, sampled = values[chosen], examples[chosen]
     return statistics(values, sampled, larger_is_better) | standard_errors(values, sampled, int((examples > 0).sum()))
+
+
+def _group_column(population: Population) -> Columns:
+    """The group of each client, where they are of several."""
+    if population.groups is None:
+        return {}
+    names, numbers = population.groups
+    return {"group": [names[number] for number in numbers]}
 
 
 def _group_means(population: Population, label: str, values: np.ndarray) -> Row:

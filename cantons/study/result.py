@@ -28,7 +28,8 @@ PLOTTED = [[f"{place}.{model}.{metric}.mean" for model in ("personal", "shared")
 @dataclass(frozen=True, repr=False)
 class Result(Displayed):
     """A finished run. `history` has one flat row per evaluation, such as {"round": 10,
-    "test.personal.accuracy.mean": 0.97, ...}; `clients` has one column per score of the last one."""
+    "test.personal.accuracy.mean": 0.97, ...}; `clients` has one column per score of the last one, and `new_clients` the
+    same of clients who were held out of training."""
 
     history: list[dict[str, Any]]
     clients: dict[str, Any]
@@ -36,6 +37,7 @@ class Result(Displayed):
     model: Trained
     folder: Path | None = None
     before: Mapping[str, Result] = field(default_factory=dict)  # the stages that this one began with, by name
+    new_clients: dict[str, Any] = field(default_factory=dict)  # empty where nobody is held out
 
     @property
     def final(self) -> dict[str, Any]:
@@ -93,7 +95,8 @@ class Result(Displayed):
         seconds = self.summary.get("median_seconds_per_round")
         rows += [["cost", ", ".join([*cost, *([f"{score(1000 * seconds)} ms per round"] if seconds else [])])]]
         rows += [] if self.folder is None else [["folder", str(self.folder)]]
-        rows += [["more", "final, history, clients, frame(), plot(), model, predict(rows, client=...)"]]
+        tables = "clients, new_clients" if self.new_clients else "clients"
+        rows += [["more", f"final, history, {tables}, frame(), plot(), model, predict(rows, client=...)"]]
         tested = f"; test set: {self.summary['test_set']}" if any(row[0].startswith("test ") for row in rows) else ""
         return f"{self.summary['study']}: {final['round']} rounds{tested}", rows
 

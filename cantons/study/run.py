@@ -84,7 +84,8 @@ def run(
                           initial, parts, data, Several(callbacks).noticed))
         ended = play(engine, run, callbacks, out, resume, accept_changes=accept_changes, overwrite=overwrite)
     trained = Trained(problem, run.parts.algorithm, ended.snapshot, run.data, seed, precision)
-    return Result(ended.history, ended.columns, ended.summary, trained, None if out is None else Path(out))
+    return Result(ended.history, ended.columns, ended.summary, trained, None if out is None else Path(out),
+                  new_clients=ended.new_columns)
 
 
 def play(engine: Engine, run: Resolved, callbacks: Callbacks, out: str | Path | Folder | None, resume: bool,

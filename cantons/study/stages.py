@@ -65,7 +65,7 @@ def run_stages(data: Federation, stages: Mapping[str, Mapping[str, Any]], *, see
             trained = Trained(run.parts.problem, run.parts.algorithm, ended.snapshot, run.data, run.parts.seed,
                               precision)
             result = Result(ended.history, ended.columns, ended.summary, trained, None if own is None else own.path,
-                            dict(results))
+                            dict(results), ended.new_columns)
             results[stage] = result
     assert result is not None
     return result

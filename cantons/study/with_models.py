@@ -103,7 +103,8 @@ def run_with_models(
     trained = TrainedWithModels(
         served, run.parts.algorithm, ended.snapshot._replace(outside=None), run.data, seed, precision,
         models=tuple(None if index in left_out else model for index, model in enumerate(learned)))
-    return Result(ended.history, ended.columns, ended.summary, trained, None if out is None else Path(out))
+    return Result(ended.history, ended.columns, ended.summary, trained, None if out is None else Path(out),
+                  new_clients=ended.new_columns)
 
 
 def _host(engine: Engine | None, models: list[LocalModel], names: Sequence[str]) -> Host:

@@ -19,9 +19,10 @@ evaluate_every = 2
 checkpoint_every = 2
 [data]
 name = "synthetic"
-clients = 4
+clients = 5
 features = 3
 largest = 40
+new = 1
 [problem]
 name = "logistic"
 split = "*bias"

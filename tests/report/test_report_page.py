@@ -11,6 +11,7 @@ import pytest
 
 from cantons import InputError
 from cantons.reporting import write_report
+from cantons.study.folder import Folder
 
 
 @pytest.fixture
@@ -125,3 +126,56 @@ def test_few_clients_have_their_scores_by_name(make_run, tmp_path, clients):
             assert re.findall(r'scope="col">(.*?)</th>', found[0]) == titles
             last = [f"{scores[-1]:.3f}", f"{scores[-1] + 0.04321:.3f}" if folders is runs else "0.500"]
             assert re.findall("<td>(.*?)</td>", found[0])[-3:] == ["10", *last]
+
+
+def with_new_clients(folder, names, personal, shared):
+    Folder(folder).new_clients({"client": names, "test.personal.accuracy": personal, "test.shared.accuracy": shared,
+                                "train_examples": [9] * len(names), "test_examples": [4] * len(names)})
+    return folder
+
+
+def test_new_clients_are_held_against_the_shared_model_one_by_one(make_run, written):
+    alone = make_run(new=0.5)
+    assert "New clients" not in written([alone])
+    with_new_clients(alone, ["dan", "fay", "gus", "hal"], [0.75, 0.5, 0.25, "nan"], [0.5, 0.5, 0.5, "nan"])
+    page = written([alone])
+    assert "1 of 3 new clients do better with their own model than with the shared one." in page
+    assert "1 better, 1 equal, 1 worse. Most gained: dan, by 0.250. Most lost: gus, by 0.250." in page
+    found = re.search(r'aria-label="New clients"><table.*?</table>', page, re.DOTALL)[0]
+    assert re.findall("<td>(.*?)</td>", found) == ["4", "0.750", "0.500", "4", "0.500", "0.500", "4", "0.250", "0.500",
+                                                   "4", "–", "–"]
+
+
+def test_every_method_has_a_figure_of_its_new_clients_and_seeds_are_averaged(make_run, written):
+    scores = {"a": ([0.5, 0.25], [0.25, 0.25]), "b": ([0.0, 0.25], [0.25, 0.0])}
+    runs = [with_new_clients(make_run(f"{name}-{seed}", name=name, algorithm={"name": name}, seed=seed, new=0.5),
+                             ["dan", "fay"], personal, [0.125, 0.125])
+            for name, seeds in scores.items() for seed, personal in enumerate(seeds)]
+    page = written([*runs, make_run("c", name="c", algorithm={"name": "c"})])
+    assert "a: 2 of 2 new clients do better" in page and "b: 0 of 2 new clients do better" in page
+    assert "New clients of b: personal against shared" in page and "New clients of c" not in page
+    found = re.search(r'aria-label="New clients"><table.*?</table>', page, re.DOTALL)[0]
+    assert re.findall("<td>(.*?)</td>", found) == ["4", "0.375", "0.125", "4", "0.250", "0.125"]
+
+
+def test_a_damaged_table_of_new_clients_is_named(make_run, written):
+    run = make_run(new=0.5)
+    (run / "new_clients.csv").write_text("client,test_examples\ndan,3\n")
+    with pytest.raises(InputError, match="new_clients.csv has no column test.shared.accuracy"):
+        written([run])
+
+
+def communication(page):
+    found = re.search(r'aria-label="Communication"><table.*?</table>', page, re.DOTALL)[0]
+    return re.findall(r'scope="col">(.*?)</th>', found), re.findall("<td>(.*?)</td>", found)
+
+
+def test_a_single_upload_has_its_size_whoever_was_drawn(make_run, written):
+    run = make_run(sent=2048.0, numbers={"uploads": 0.5, "bytes_up": 64.0, "bytes_down": 256.0})
+    totals = ["uploads", "all downloads", "all uploads", "average client"]
+    assert communication(written([run])) == (["method", *totals], ["10", "5 KiB", "1.25 KiB", "2 KiB"])
+    Folder(run).summary({"rounds": 20, "down_bytes_per_message": 512, "up_bytes_per_upload": 128})
+    assert communication(written([run])) == (["method", "one download", "one upload", *totals],
+                                             ["512 B", "128 B", "10", "5 KiB", "1.25 KiB", "2 KiB"])
+    young = make_run("young", algorithm={"name": "other"})
+    assert communication(written([run, young]))[1][6:] == ["–", "–", "–", "–", "–", "2 KiB"]

@@ -8,8 +8,10 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import cantons as ct
+from cantons.cli.main import cantons
 from cantons.engine import seed_keys, starting_point
 from cantons.protocol import Start
 from cantons.reporting.collect import collect
@@ -220,6 +222,42 @@ def test_a_staged_run_that_was_stopped_in_every_stage_goes_on_to_the_same_bits(s
     for stage in ("1-pretraining", "2-training"):
         old, new = (read_evaluations(folder / "stages" / stage)[-1] for folder in (staged.folder, after.folder))
         assert old[PERSONAL] == new[PERSONAL]
+
+
+@pytest.mark.parametrize("rounds, where, results", [
+    (1, "stage 1 of 3 (pretraining)", ["1-pretraining"]),
+    (3, "stage 2 of 3 (training)", ["1-pretraining", "2-training"])])
+def test_a_run_that_stopped_before_its_last_stage_says_where_results_are(staged, tmp_path, rounds, where, results):
+    study, folder = read_study(staged.folder.parent / "study.toml"), tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        study.run(out=folder, callbacks=[Listener(rounds)])
+    np.save(tmp_path / "rows.npy", DATA.test.inputs[:2])
+    for ask in (["report", str(folder)], ["predict", str(tmp_path / "rows.npy"), "--run", str(folder)],
+                ["export", "--run", str(folder)]):
+        answer = CliRunner().invoke(cantons, ask)
+        words = " ".join(answer.output.split())
+        assert answer.exit_code == 1 and f"{folder} is a run in stages that stopped in {where}" in words
+        assert "--resume" in words and all(str(folder / "stages" / name) in words for name in results)
+    with pytest.raises(ct.InputError, match="stopped in stage"):
+        ct.load(folder)
+    for name in results:
+        assert collect([folder / "stages" / name]) and ct.load(folder / "stages" / name)
+    study.run(out=folder, resume=True)
+    assert collect([folder]) and ct.load(folder)
+
+
+def test_a_run_that_stopped_before_the_first_evaluation_of_its_last_stage_says_so(staged, tmp_path):
+    class Killed(ct.Callback):
+        def started(self, study):
+            if len(study.get("stages", ())) == 2:
+                raise KeyboardInterrupt
+
+    study, folder = read_study(staged.folder.parent / "study.toml"), tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        study.run(out=folder, callbacks=[Killed()])
+    for ask in (ct.load, lambda path: collect([path])):
+        with pytest.raises(ct.InputError, match=r"stopped in stage 3 of 3 \(the last\).*/stages/2-training"):
+            ask(folder)
 
 
 def test_every_stage_scores_the_same_sample_of_clients():

@@ -181,8 +181,8 @@ def rows_of(folder):
 
 def test_the_fixture_left_nothing_behind(whole):
     assert sorted(path.name for path in whole.folder.iterdir()) == [
-        "checkpoints", "clients.csv", "encoding.json", "environment.json", "metrics.jsonl", "study.json",
-        "summary.json"]
+        "checkpoints", "clients.csv", "encoding.json", "environment.json", "metrics.jsonl", "new_clients.csv",
+        "study.json", "summary.json"]
 
 
 @pytest.mark.parametrize("line", [b"", b"{}", b"[]", b"null", b"\xff\xfe", b'{"round": 4, "test', b'{"round": -1}',
@@ -234,7 +234,7 @@ def test_evaluations_that_are_gone_without_a_trace_are_told(copy, labels):
     assert [row["round"] for row in again.history] == [0, 12]
 
 
-@pytest.mark.parametrize("name", ["summary.json", "environment.json", "clients.csv"])
+@pytest.mark.parametrize("name", ["summary.json", "environment.json", "clients.csv", "new_clients.csv"])
 def test_a_damaged_file_is_told_and_kept_aside_and_made_again(copy, labels, whole, name):
     sound = (copy / name).read_bytes()
     (copy / name).write_bytes(sound[:len(sound) // 2 + 1])
