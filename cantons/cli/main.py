@@ -276,7 +276,7 @@ def check(name: str, changes: tuple[str, ...]) -> None:
     from cantons.study.read import check_part
     from cantons.study.registry import make_algorithm
 
-    recipe = make_algorithm(check_part(name, "algorithm", {"name": name, **parsed(changes)}))
+    recipe = make_algorithm(check_part(name, "algorithm", {"name": name}, parsed(changes)))
     found = examine(recipe, begin=click.echo, tell=click.echo)
     click.echo(found.verdict)
     if not found.passed:

@@ -104,6 +104,17 @@ def test_an_algorithm_is_a_method_and_keys_of_all_come_before_its_own(here):
     assert [method.name for method in named] == ["fedprox"]
 
 
+@pytest.mark.parametrize("words, label", [
+    ("ffgg; algorithm.tuner.name=gd", "ffgg, tuner=gd"),
+    ("ffgg; algorithm.tuner.step_size=0.25", "ffgg, tuner.step_size=0.25"),  # ffgg has a step_size of its own
+    ("ffgg,tuner.step_size=0.25,step_size=1.0", "ffgg, tuner.step_size=0.25, step_size=1.0"),
+    ("fedrep; problem.split=*bias; algorithm.head_epochs=5", "fedrep, split=*bias, head_epochs=5"),
+])
+def test_methods_are_called_by_keys_that_cannot_be_taken_for_others(here, words, label):
+    [method] = of_one_study("study.toml", [], [words], {}, Notices())
+    assert method.name == label == method.study.name
+
+
 def test_the_algorithm_may_be_left_to_the_methods(here):
     text = STUDY.partition("[algorithm]")[0]
     (here / "bare.toml").write_text(text + '\n[[method]]\nalgorithm = "fedavg"\n[[method]]\nalgorithm = "ditto"\n')
