@@ -115,6 +115,15 @@ def test_methods_are_called_by_keys_that_cannot_be_taken_for_others(here, words,
     assert method.name == label == method.study.name
 
 
+def test_methods_stand_in_the_order_in_which_they_were_typed_and_the_first_is_the_reference(here):
+    words = "--rounds 1 --seeds 1 --method 'ffgg; name=A' --algorithm fedalt --method 'fedavg; name=B'"
+    done = CliRunner().invoke(cantons, ["compare", "study.toml", *shlex.split(words)])
+    assert done.exit_code == 0, done.output
+    table = done.stdout.partition("\n\n")[0]
+    assert table.index("\nA ") < table.index("\nfedalt ") < table.index("\nB ")
+    assert "against A:" in done.stdout
+
+
 def test_the_algorithm_may_be_left_to_the_methods(here):
     text = STUDY.partition("[algorithm]")[0]
     (here / "bare.toml").write_text(text + '\n[[method]]\nalgorithm = "fedavg"\n[[method]]\nalgorithm = "ditto"\n')
