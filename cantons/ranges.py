@@ -186,6 +186,11 @@ def varying_builder(hint: Any, table: Mapping[str, Any]) -> Callable[..., Any] |
     return None if named is None else named.known.get(table.get("name", ""))
 
 
+def named_in(hint: Any) -> Named | None:
+    """The builders that an option may name, if it is of this kind."""
+    return next((found for choice in alternatives(hint) if (found := note(choice, Named)) is not None), None)
+
+
 def takes_integers(hint: Any) -> bool:
     return any(_bare(choice) is int for choice in alternatives(hint))
 
@@ -282,7 +287,9 @@ def _check_one(name: str, choice: Any, value: Any) -> None:
 
 def _check_named(name: str, named: Named, table: Mapping[str, Any]) -> None:
     options = {key: value for key, value in table.items() if key != "name"}
-    which = table.get("name", "")
+    if "name" not in table:
+        raise InputError(f"{name} has no name; say which {named.kind} it is: {', '.join(sorted(named.known))}.")
+    which = table["name"]
     if not isinstance(which, str) or which not in named.known:
         raise unknown(named.kind, str(which), named.known)
     build = named.known[which]

@@ -117,11 +117,10 @@ def run(study: Path, out: Path | None, rounds: int | None, seed: int | None, cha
 @click.option("--seeds", type=click.IntRange(1, 1000), default=3, show_default=True, help="Run each study this often.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results/compare"), show_default=True)
 @click.option("--rounds", type=click.IntRange(min=1), help="Train for this many rounds instead.")
-@click.option("--algorithm", "algorithms", multiple=True, metavar="NAME[,OPTION=VALUE...]",
-              help="Run the one study with this algorithm, as in --algorithm fedprox,mu=0.1; may be repeated.")
-@click.option("--method", "methods", multiple=True, metavar="ALGORITHM; KEY=VALUE; ...",
-              help="Run the one study with this algorithm and keys of its own, as in --method \"fedrep; "
-              "problem.split=output; algorithm.head_epochs=5\"; may be repeated.")
+@click.option("--algorithm", "--method", "methods", multiple=True,
+              metavar="ALGORITHM[,OPTION=VALUE...][; KEY=VALUE...]",
+              help="Run the one study with this algorithm, as in --algorithm fedprox,mu=0.1, and with keys of its own, "
+              "as in --method \"fedrep; problem.split=output; algorithm.head_epochs=5\"; may be repeated.")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Change a key in all of the studies.")
 @click.option("--tune", "grids", multiple=True, metavar="KEY=A,B,C",
               help="Choose the best of these values for each method, by validation rows, and run fresh seeds with it; "
@@ -133,9 +132,9 @@ def run(study: Path, out: Path | None, rounds: int | None, seed: int | None, cha
 @SAVE
 @click.option("--overwrite", is_flag=True, help="Begin runs anew whose folders hold runs of other studies.")
 @ACCEPT_CHANGES
-def compare(studies: tuple[Path, ...], seeds: int, out: Path, rounds: int | None, algorithms: tuple[str, ...],
-            methods: tuple[str, ...], changes: tuple[str, ...], grids: tuple[str, ...], tune_seeds: int,
-            resplit: bool, reference: str | None, save: Path | None, overwrite: bool, accept_changes: bool) -> None:
+def compare(studies: tuple[Path, ...], seeds: int, out: Path, rounds: int | None, methods: tuple[str, ...],
+            changes: tuple[str, ...], grids: tuple[str, ...], tune_seeds: int, resplit: bool, reference: str | None,
+            save: Path | None, overwrite: bool, accept_changes: bool) -> None:
     """Run the STUDIES, or one study with several methods, on the same data and seeds.
 
     Prints one table, with the spread over seeds, the differences to the reference, and what follows from them; writes
@@ -145,9 +144,9 @@ def compare(studies: tuple[Path, ...], seeds: int, out: Path, rounds: int | None
     from cantons.cli.changes import parsed, parsed_grid
     from cantons.reporting import compare as play
 
-    found = play(*studies, seeds=seeds, out=out, rounds=rounds, algorithm=algorithms, method=methods,
-                 set=parsed(changes), tune=parsed_grid(grids, "--tune") if grids else None, tune_seeds=tune_seeds,
-                 resplit=resplit, reference=reference, save=save, overwrite=overwrite, accept_changes=accept_changes)
+    found = play(*studies, seeds=seeds, out=out, rounds=rounds, method=methods, set=parsed(changes),
+                 tune=parsed_grid(grids, "--tune") if grids else None, tune_seeds=tune_seeds, resplit=resplit,
+                 reference=reference, save=save, overwrite=overwrite, accept_changes=accept_changes)
     show.comparison(found)
     click.echo(f"report: {found.report}")
 
@@ -276,7 +275,7 @@ def check(name: str, changes: tuple[str, ...]) -> None:
     from cantons.study.read import check_part
     from cantons.study.registry import make_algorithm
 
-    recipe = make_algorithm(check_part(name, "algorithm", {"name": name, **parsed(changes)}))
+    recipe = make_algorithm(check_part(name, "algorithm", {"name": name}, parsed(changes)))
     found = examine(recipe, begin=click.echo, tell=click.echo)
     click.echo(found.verdict)
     if not found.passed:

@@ -12,6 +12,7 @@ import numpy as np
 
 from cantons.errors import InputError
 from cantons.metrics import HEADLINES
+from cantons.study.dotted_keys import short_keys
 from cantons.study.folder import Folder
 from cantons.study.plain import flat
 from cantons.study.reading import (
@@ -364,8 +365,9 @@ def _with_differences(studies: Sequence[Mapping[str, Any]], short: bool) -> list
         apart = {key: values[rivals.index(place)] for key, values in differences([
             studies[rival] for rival in rivals]).items()}
         parts = {key.removesuffix("name") for key in apart if short and key.endswith(".name")}
+        names = short_keys(apart) if short else {key: key for key in apart}
         words = [shown(value) if key.removesuffix("name") in parts else
-                 f"{key.rpartition('.')[2] if short else key} {shown(value)}" for key, value in apart.items()
+                 f"{names[key]} {shown(value)}" for key, value in apart.items()
                  if value is not None and (key.removesuffix("name") in parts or not key.startswith(tuple(parts)))]
         labels.append(", ".join([algorithm, *words]))
     return labels

@@ -111,7 +111,8 @@ def compare(*studies: AnyStudy | str | Path, seeds: int = 3, out: str | Path = "
     Folders that hold runs of other studies are refused, or with `overwrite` begun anew. With `tune`, a list of values
     for each key, every method is first swept over all combinations with `tune_seeds` seeds and takes the values that
     are best for it by validation rows; it then runs with seeds that come after those. `reference` names the method that
-    the others are held against: the first one by default. To the folder `save` go all tables and figures as files.
+    the others are held against: the first one by default, and those of `algorithm` come before those of `method`. To
+    the folder `save` go all tables and figures as files.
     With `resplit` every seed also splits the data anew (their `seed` is its), so that the differences do not hang on
     which rows and clients were held out.
     `callbacks` and `progress` are those of `run`.

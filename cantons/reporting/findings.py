@@ -8,8 +8,15 @@ from functools import cached_property
 from typing import Any
 
 from cantons.errors import unknown
-from cantons.reporting.collect import Group, several_seeds
-from cantons.reporting.paired import Difference, conclude, difference_rows, explain_differences, find_differences
+from cantons.reporting.collect import Group, several_seeds, shown
+from cantons.reporting.paired import (
+    Difference,
+    conclude,
+    difference_rows,
+    explain_differences,
+    find_differences,
+    quoted_names,
+)
 from cantons.reporting.table import comparison_rows
 from cantons.reporting.unasked import unasked_options
 from cantons.study.tune import Tuned
@@ -74,6 +81,9 @@ class Findings:
         by = ("validation rows, held back from training" if rows == {"validation"} else
               "what the stream cost, which is not apart from what is compared here")
         found = [f"{who}, with {seeds} seed{'' if seeds == 1 else 's'} each, by {by}; the seeds shown here are fresh."]
+        left = [f"{option} of {quoted_names([name])} ({shown(value)})" for name, tuned in self.tuned.items()
+                for option, value in tuned.default_steps.items()]
+        found += [f"Left at their defaults: {', '.join(left)}."] if left else []
         for name, tuned in swept.items():
             found += [f"The best {key} of {name}, {tuned.chosen[key]}, is at the edge of what was tried: values beyond "
                       "might be better." for key in tuned.at_edge]

@@ -10,6 +10,7 @@ import numpy as np
 
 from cantons.display import score
 from cantons.reporting.collect import Group, Run, diagnostics, headline, metrics, scored_set, test_sets
+from cantons.study.dotted_keys import short_keys
 
 COLUMNS = {  # the title of each, and what it means where that is not plain
     "method": ("method", ""),
@@ -48,6 +49,7 @@ def comparison_rows(groups: Sequence[Group],
     `chosen` has the values that were tuned, by the groups' labels.
     """
     metric, place = metrics(groups)[0], scored_set(groups)
+    tuned = _in_words(groups, chosen or {})
     tested = place == "test"
     rows = []
     for group in groups:
@@ -55,7 +57,7 @@ def comparison_rows(groups: Sequence[Group],
         others = {"worst10": f"{place}.personal.{metric}.worst10", "shared": f"test.shared.{metric}.mean",
                   "new_clients": f"new_test.personal.{metric}.mean"}
         rows.append({
-            "method": group.label, "seeds": len(group.runs), "chosen": _values((chosen or {}).get(group.label)),
+            "method": group.label, "seeds": len(group.runs), "chosen": tuned.get(group.label),
             "metric": metric, "headline": "personal" if tested else place,
             "personal": _mean(found) if tested else None, "spread": _spread(found),
             **{f"{key}_spread": _spread(group.final(others[key])) if tested or key == "worst10" else None
@@ -128,9 +130,12 @@ def _first(group: Group, keys: Sequence[str]) -> float | None:
     return next((found for key in keys if (found := _mean(group.final(key))) is not None), None)
 
 
-def _values(chosen: Mapping[str, Any] | None) -> str | None:
-    """What was tuned, as in "step_size=0.1, mu=1"."""
-    return ", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in chosen.items()) if chosen else None
+def _in_words(groups: Sequence[Group], chosen: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """What was tuned for each method, as in "step_size=0.1, tuner.step_size=0.5"."""
+    options = {f"algorithm.{option}" for group in groups for option in group.study.get("algorithm") or {}}
+    names = short_keys(dict.fromkeys(key for values in chosen.values() for key in values), beside=options)
+    return {label: ", ".join(f"{names[key]}={value}" for key, value in values.items())
+            for label, values in chosen.items() if values}
 
 
 def _spread(values: np.ndarray) -> float | None:

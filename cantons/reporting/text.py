@@ -12,6 +12,7 @@ from cantons.reporting.collect import SETS, Group, scored_set
 from cantons.reporting.findings import Findings
 from cantons.reporting.paired import difference_cells
 from cantons.reporting.table import COLUMNS, cells, comparison_rows
+from cantons.study.dotted_keys import short_keys
 from cantons.study.sweep import Outcome
 
 if TYPE_CHECKING:
@@ -89,9 +90,7 @@ def sweep_title(by: str, metric: str, seeds: int) -> str:
 
 def sweep_cells(by: str, outcomes: Sequence[Outcome]) -> list[list[str]]:
     """The points in words, the titles first."""
-    keys = list(outcomes[0].point)
-    short = [key.rpartition(".")[2] for key in keys]
-    rows = [[*(short if len(set(short)) == len(keys) else keys), by, "test"]]
+    rows = [[*short_keys(outcomes[0].point).values(), by, "test"]]
     for outcome in outcomes:
         spread = "" if math.isnan(outcome.spread) else f" ± {score(outcome.spread, beside=outcome.score)}"
         tested = "–" if math.isnan(outcome.test) else score(outcome.test)

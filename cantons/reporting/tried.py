@@ -17,6 +17,7 @@ from cantons.ranges import Count, check
 from cantons.reporting.axes import new_axes
 from cantons.reporting.text import as_text, print_sweep, sweep_cells, sweep_title
 from cantons.study.callbacks import Callbacks, Several
+from cantons.study.dotted_keys import short_keys
 from cantons.study.progress import watching
 from cantons.study.study import AnyStudy
 from cantons.study.sweep import Outcome, at_edge
@@ -82,8 +83,8 @@ class Sweep:
                 axes.set_xscale("log")
             axes.set(xlabel=keys[0], ylabel=label)
         else:
-            names = [", ".join(f"{key.rpartition('.')[2]}={value}" for key, value in one.point.items())
-                     for one in drawn]
+            short = short_keys(keys)
+            names = [", ".join(f"{short[key]}={value}" for key, value in one.point.items()) for one in drawn]
             axes.errorbar([one.score for one in drawn], range(len(drawn)), xerr=[
                 np.nan_to_num(one.spread) for one in drawn], fmt="o", capsize=3)
             axes.set(xlabel=label, yticks=range(len(drawn)), yticklabels=names)

@@ -26,7 +26,8 @@ def unasked_options(groups: Sequence[Group], tuned: Collection[str] = ()) -> lis
         tables = {group.label: _table(group.study.get(kind)) for group in groups}
         for option in dict.fromkeys(key for table in tables.values() for key in table if key != "name"):
             having = {label: table for label, table in tables.items() if option in table}
-            if f"{kind}.{option}" not in tuned and _differs(kind, list(having.values()), option):
+            is_tuned = any(f"{key}.".startswith(f"{kind}.{option}.") for key in tuned)
+            if not is_tuned and _differs(kind, list(having.values()), option):
                 found.append(f"{kind}.{option} is {_listed(kind, having, option)}")
     return found
 

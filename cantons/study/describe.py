@@ -100,7 +100,7 @@ def federation_of(name: str, options: Mapping[str, Any]) -> Federation:
     from cantons.study.read import check_part, read_study
 
     if not name.endswith(".toml"):
-        return make("data", check_part(name, "data", {"name": name, **options}))
+        return make("data", check_part(name, "data", {"name": name}, options))
     study = read_study(Path(name), {_key_of_study(key): value for key, value in options.items()})
     try:
         return study.federation()
@@ -110,7 +110,7 @@ def federation_of(name: str, options: Mapping[str, Any]) -> Federation:
 
 def _key_of_study(key: str) -> str:
     """A key as `run --set` has it, such as data.path; one without its table is an option of the data."""
-    from cantons.study.read import TABLES
+    from cantons.study.part_tables import TABLES
 
     return key if key.partition(".")[0] in (*TABLES, STAGE) and "." in key else f"data.{key}"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +11,9 @@ from cantons.data import Federation
 from cantons.errors import InputError, unknown, with_article
 from cantons.protocol import Problem, Recipe
 from cantons.study.arguments import check_arguments
-from cantons.study.read import check_part, read_study, set_key
+from cantons.study.dotted_keys import set_in
+from cantons.study.part_tables import Place, places_in
+from cantons.study.read import check_part, read_study
 from cantons.study.registry import TERMS, make_problem, make_recipe, part
 from cantons.study.resolve import identity_of
 from cantons.study.study import AnyStudy
@@ -76,19 +77,20 @@ class Study(AnyStudy):
     def _other_problem(self, problem: Problem, option: str, value: Any) -> Problem:
         """The problem with another value of an option, or another one: its name, or a table with a name."""
         if not option:
-            table = {"name": value} if isinstance(value, str) else value
-        elif problem.spec is not None:
-            known = inspect.signature(part("problem", problem.spec["name"])).parameters
-            # The rest of it are shapes, which follow from the data.
-            table = copy.deepcopy({key: each for key, each in problem.spec.items() if key in ("name", *known, *TERMS)})
-            set_key(table, option, value, self.source)
-        else:
+            return make_problem(check_part(self.source, "problem", value), self.data)
+        if problem.spec is None:
             raise InputError(f"{self.source}: cannot change problem.{option}, because the problem does not say what it "
                              "was made of; give another one whole: {\"problem\": ...}.")
-        return make_problem(check_part(self.source, "problem", table), self.data)
+        known = inspect.signature(part("problem", problem.spec["name"])).parameters
+        # The rest of it are shapes, which follow from the data.
+        table = {key: each for key, each in problem.spec.items() if key in ("name", *known, *TERMS)}
+        return make_problem(check_part(self.source, "problem", table, {option: value}), self.data)
 
     def algorithm(self) -> dict[str, Any]:
         return {"name": self.recipe.name, **chosen_options(self.recipe)}
+
+    def algorithm_recipe(self) -> Recipe:
+        return self.recipe
 
     def has_data_of(self, other: AnyStudy) -> bool:
         theirs = other.federation()
@@ -128,8 +130,14 @@ def _changed_recipe(source: str, kind: str, recipe: Recipe | None, option: str, 
     if recipe is None or recipe.again is None:
         raise InputError(f"{source}: cannot change {kind}.{option}, because the study has no {kind} with options.")
     outer, _, inner = option.partition(".")
-    if inner:
-        value = _changed_recipe(source, kind, recipe.options.get(outer), inner, value)
+    held = recipe.options.get(outer)
+    if inner and isinstance(held, Recipe):
+        value = _changed_recipe(source, kind, held, inner, value)
+    elif inner:
+        again, table = recipe.again, {outer: held}
+        places = places_in(Place(kind, lambda name: again), {"name": recipe.name})
+        set_in(table, places, option.split("."), value, f"{source}: cannot set {kind}.{option}")
+        value = table[outer]
     try:
         return recipe.again(**{**recipe.options, outer: value})
     except InputError as error:

@@ -12,6 +12,7 @@ from cantons.errors import InputError, shown, with_article
 from cantons.files import folder_name, without_separators
 from cantons.protocol import Recipe
 from cantons.study.callbacks import Callback
+from cantons.study.dotted_keys import short_keys
 from cantons.study.given import as_study, chosen_options
 from cantons.study.read import check_changed, read_raw
 from cantons.study.registry import part
@@ -104,14 +105,15 @@ def _method(base: Base, table: Changes, changes: Changes, watcher: Callback, tun
         algorithm = None
     first, called, options = _with_algorithm(base, algorithm, changes, watcher)
     apart = {**{f"algorithm.{key}": value for key, value in options.items()}, **own}
-    words = [called, *(f"{key.rpartition('.')[2]}={_short(value)}" for key, value in apart.items() if key not in tuned)]
     if name is not None and not isinstance(name, str):
         raise InputError(f"{base.source}: a method has the name {shown(name)}; give it one as a string.")
     if "clock" in own and "cohort" not in own:
         own["cohort"] = None  # two ways to say who takes part: a method's replaces the study's
-    label = name or ", ".join(words)
-    study = base.change({**changes, **first, **own, "name": label})
-    return Method(label, folder_name(without_separators(label.replace(", ", ","))), study)
+    study = base.change({**changes, **first, **own})
+    short = short_keys(apart, beside=[f"algorithm.{option}" for option in study.algorithm_recipe().options])
+    words = [f"{short[key]}={_short(value)}" for key, value in apart.items() if key not in tuned]
+    label = name or ", ".join([called, *words])
+    return Method(label, folder_name(without_separators(label.replace(", ", ","))), study.changed({"name": label}))
 
 
 def _with_algorithm(base: Base, algorithm: Any, changes: Changes, watcher: Callback) -> tuple[Changes, str, Changes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from glob import glob
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -13,26 +13,31 @@ from typing import Any, get_args, get_type_hints
 import pydantic
 import pydantic_core
 
-from cantons.data import CENTRAL, Federation
+from cantons.data import CENTRAL
 from cantons.data.read.files import is_pattern, map_paths
 from cantons.errors import InputError, shown, unknown
-from cantons.options import options_of
-from cantons.problem import EQUAL, MODELS
+from cantons.problem import EQUAL
 from cantons.protocol import Recipe
-from cantons.ranges import NonNegative, OutOfRange, alternatives, check
+from cantons.ranges import NonNegative, OutOfRange, check
+from cantons.study.dotted_keys import set_key
+from cantons.study.part_tables import (
+    SEVERAL,
+    TABLES,
+    TAKES_FIRST,
+    USUAL,
+    inner_parts,
+    is_several,
+    option_fields,
+)
 from cantons.study.registry import part
-from cantons.study.stage_tables import METHOD, STAGE, merged_stages, stage_called
+from cantons.study.stage_tables import METHOD, STAGE, merged_stages
 from cantons.study.written import Settings, WrittenStudy
 
-TABLES = ("data", "central", "groups", "problem", "algorithm", "clock", "aggregate", "byzantine", "engine")
 REQUIRED = ("data", "problem", "algorithm")
 LARGEST = 2**24  # bytes of a study: no text that somebody wrote is longer
 DEEPEST = 32  # tables and lists inside each other
-TAKES_FIRST = ("problem", "central_loss", "central", "groups")  # parts whose first argument is made from other tables
-SEVERAL = ("central", "central_loss")  # parts of which a table may hold several, by names that the user gives
 # Settings that may be "none".
 OPEN = ("cohort", "evaluate_every", "evaluate_clients", "validation", "patience", "checkpoint_every")
-USUAL = {"clock": "rounds", "engine": "local", "byzantine": "byzantine"}  # the part that is meant where none is named
 
 
 def read_study(path: str | Path, changes: Mapping[str, Any] | None = None) -> WrittenStudy:
@@ -66,7 +71,7 @@ def read_raw(path: str | Path) -> dict[str, Any]:
 def check_changed(raw: dict[str, Any], changes: Mapping[str, Any], source: str, folder: Path | None) -> WrittenStudy:
     """Change keys of a study as it was written, and check all of it."""
     for key, value in changes.items():
-        set_key(raw, key, value.table() if isinstance(value, Recipe) else value, source)
+        set_key(raw, key, value.table() if isinstance(value, Recipe) else value, source, folder)
     return check_study(raw, source, folder)
 
 
@@ -100,9 +105,13 @@ def check_study(raw: Mapping[str, Any], source: str, folder: Path | None = None)
     return WrittenStudy(source, settings, checked, None, raw, folder)
 
 
-def check_part(source: str, kind: str, table: Mapping[str, Any]) -> dict[str, Any]:
-    """The table of one part alone, checked as in a study."""
-    return _checked(source, kind, kind, table, None)
+def check_part(source: str, kind: str, table: Mapping[str, Any],
+               changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The table of one part alone, with changes of its dotted keys, checked as in a study."""
+    changed = {kind: table}
+    for key, value in (changes or {}).items():
+        set_key(changed, f"{kind}.{key}", value, source)
+    return _checked(source, kind, kind, changed[kind], None)
 
 
 def _checked(source: str, where: str, kind: str, table: Any, folder: Path | None) -> dict[str, Any]:
@@ -110,7 +119,7 @@ def _checked(source: str, where: str, kind: str, table: Any, folder: Path | None
     table = {"name": table} if isinstance(table, str) else table
     if not isinstance(table, Mapping):
         raise InputError(f"{source}: {where} is {shown(table)}; give a name, or a table with a name and options.")
-    if kind in SEVERAL and _is_several(table):
+    if kind in SEVERAL and is_several(table):
         return {name: _checked(source, f"{where}.{name}", kind, each, folder) for name, each in table.items()}
     if kind in USUAL:
         table = {"name": USUAL[kind], **table}
@@ -128,7 +137,7 @@ def _checked(source: str, where: str, kind: str, table: Any, folder: Path | None
         raise InputError(f"{source}: {where}.name: {table['name']!r} is not a function.")
     options = {key: value for key, value in table.items() if key != "name"}
     try:
-        allowed = _fields(function, skip_first=kind in TAKES_FIRST)
+        allowed = option_fields(function, skip_first=kind in TAKES_FIRST)
     except InputError as error:
         raise InputError(f"{source}: {where}.name: {table['name']!r}: {error}") from error
     if kind == "problem":
@@ -138,7 +147,7 @@ def _checked(source: str, where: str, kind: str, table: Any, folder: Path | None
     if kind == "problem" and isinstance(options.get("group_losses"), Mapping):
         options["group_losses"] = {name: _checked(source, f"{where}.group_losses.{name}", "central_loss", loss, folder)
                                    for name, loss in options["group_losses"].items()}
-    for key, inner in _inner_parts(kind, allowed).items():
+    for key, inner in inner_parts(kind, allowed).items():
         if key in options:
             options[key] = _checked(source, f"{where}.{key}", inner, options[key], folder)
             allowed[key] = (Any, ...)
@@ -170,30 +179,6 @@ def _beside(folder: Path, path: str | Path) -> str:
     there = folder / path
     found = os.path.exists(there) or (is_pattern(there) and glob(str(there), recursive=True))
     return str(there if found else path)
-
-
-def _is_several(table: Mapping[str, Any]) -> bool:
-    """Does this table hold several parts, by names that the user gives?"""
-    return "name" not in table and bool(table) and all(isinstance(each, str | Mapping) for each in table.values())
-
-
-def _fields(function: Callable, skip_first: bool) -> dict[str, Any]:
-    """A pydantic field for each option of a part."""
-    if skip_first and not options_of(function).parameters:
-        raise InputError("takes no data; give it as the first argument.")
-    return {option.name: (option.annotation, ... if option.default is option.empty else option.default)
-            for option in options_of(function, given=int(skip_first)).parameters
-            if option.kind not in (option.VAR_KEYWORD, option.VAR_POSITIONAL)}
-
-
-def _inner_parts(kind: str, allowed: Mapping[str, Any]) -> dict[str, str]:
-    """The options of a part that are parts themselves, and of which kind."""
-    if kind == "byzantine":
-        return {"attack": "attack"}
-    if kind == "problem":
-        return {"central_loss": "central_loss"} | {key: "model" for key in MODELS if key in allowed}
-    made = Federation if kind == "data" else Recipe
-    return {key: kind for key, (hint, _) in allowed.items() if made in alternatives(hint)}
 
 
 def _check_range(source: str, where: str, key: str, hint: Any, value: Any) -> None:
@@ -231,19 +216,3 @@ def _explained(source: str, where: str, error: pydantic.ValidationError) -> Inpu
     wanted = [each["msg"].removeprefix("Input should be ") for each in error.errors()
               if each["loc"][:1] == first["loc"][:1] and each["type"] not in ("callable_type", "is_instance_of")]
     return InputError(f"{source}: {key} = {shown(first['input'])}; give {', or '.join(dict.fromkeys(wanted))}.")
-
-
-def set_key(raw: dict[str, Any], key: str, value: Any, source: str) -> None:
-    """Set a dotted key of tables in tables."""
-    *tables, last = key.split(".")
-    if tables[:1] == [STAGE] and len(tables) > 1 and isinstance(raw.get(STAGE), list):
-        raw, tables = stage_called(raw[STAGE], tables[1], source), tables[2:]
-    for table in tables:
-        inner = raw.setdefault(table, {})
-        if isinstance(inner, str) and table in (*TABLES, *MODELS, "attack"):  # a part given by its name alone
-            inner = raw[table] = {"name": inner}
-        if not isinstance(inner, dict):
-            raise InputError(f"{source}: cannot set {shown(key)}, because {table} is {shown(inner)} and has no keys of "
-                             "its own.")
-        raw = inner
-    raw[last] = value

@@ -53,6 +53,10 @@ class AnyStudy(ABC):
         """The name of the algorithm and the options that the study gives it: those left open are not there."""
 
     @abstractmethod
+    def algorithm_recipe(self) -> Recipe:
+        """The same with all of its options."""
+
+    @abstractmethod
     def has_data_of(self, other: AnyStudy) -> bool:
         """Whether both are about the same data."""
 

@@ -21,6 +21,7 @@ from cantons.files import CannotWrite, folder_name, without_separators
 from cantons.metrics import headline_of
 from cantons.protocol import Engine
 from cantons.study.callbacks import Callback
+from cantons.study.dotted_keys import short_keys
 from cantons.study.folder import Folder
 from cantons.study.given import as_study
 from cantons.study.plain import flat, plain
@@ -131,7 +132,8 @@ def label(point: Mapping[str, Any]) -> str:
     >>> label({"algorithm.step_size": 0.1, "cohort": 5})
     'step_size=0.1,cohort=5'
     """
-    words = ",".join(f"{key.rpartition('.')[2]}={value}" for key, value in point.items())
+    names = short_keys(point)
+    words = ",".join(f"{names[key]}={value}" for key, value in point.items())
     return folder_name(without_separators(words))
 
 

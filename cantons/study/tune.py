@@ -8,7 +8,10 @@ from typing import Any, NamedTuple
 
 from cantons.errors import InputError
 from cantons.study.callbacks import Callback
+from cantons.study.default_steps import default_steps
 from cantons.study.methods import Method
+from cantons.study.plain import plain
+from cantons.study.study import AnyStudy
 from cantons.study.sweep import at_edge, sweep
 
 FOLDER = "tuning"  # the runs of a method go to <out>/tuning/<method>/<point>-<seed>
@@ -22,6 +25,7 @@ class Tuned(NamedTuple):
     seeds: int
     by: str = ""  # where the scores came from: "validation", or "online"
     at_edge: tuple[str, ...] = ()  # keys of which the smallest or the largest value won: others might be better still
+    default_steps: Mapping[str, Any] = {}  # step sizes that nobody gave and that were not tuned: option -> default
 
 
 def tune(methods: Sequence[Method], grid: Mapping[str, Sequence[Any]], seeds: int, out: Path, watcher: Callback,
@@ -35,15 +39,20 @@ def tune(methods: Sequence[Method], grid: Mapping[str, Sequence[Any]], seeds: in
     for method in methods:
         values = own[method.name]
         if not values:
-            tuned[method.name] = Tuned({}, 1, 0)
+            tuned[method.name] = Tuned({}, 1, 0, default_steps=_default_steps(method.study))
             continue
         by, _, outcomes = sweep(method.study, values, seeds, out / FOLDER / method.folder, {}, watcher,
                                 accept_changes, overwrite=overwrite)
         best = outcomes[0]
         if best.failure:
             raise InputError(f"{method.name}: no value that was tried gives a number: {best.failure}")
-        tuned[method.name] = Tuned(best.point, len(outcomes), seeds, by, tuple(at_edge(outcomes)))
+        tuned[method.name] = Tuned(best.point, len(outcomes), seeds, by, tuple(at_edge(outcomes)),
+                                   _default_steps(method.study.changed(best.point)))
     return [method._replace(study=method.study.changed(tuned[method.name].chosen)) for method in methods], tuned
+
+
+def _default_steps(study: AnyStudy) -> dict[str, Any]:
+    return plain(default_steps(study.algorithm_recipe(), study.algorithm()))
 
 
 def _own_keys(methods: Sequence[Method], grid: Mapping[str, Sequence[Any]],

@@ -82,6 +82,9 @@ class WrittenStudy(AnyStudy):
     def algorithm(self) -> dict[str, Any]:
         return copy.deepcopy(dict(self.tables["algorithm"]))
 
+    def algorithm_recipe(self) -> Recipe:
+        return self._built("algorithm", make_algorithm)
+
     def has_data_of(self, other: AnyStudy) -> bool:
         if isinstance(other, WrittenStudy):
             return self.tables["data"] == other.tables["data"]
@@ -115,7 +118,7 @@ class WrittenStudy(AnyStudy):
     def parts(self, data: Federation | None = None) -> tuple[Problem, Federation, Recipe, dict[str, Any]]:
         data = self.federation() if data is None else data
         problem = self._built("problem", lambda table: _fitting(make_problem(table, data), data))
-        recipe = self._built("algorithm", make_algorithm)
+        recipe = self.algorithm_recipe()
         chosen = {**self.settings.model_dump(), "name": self.name}
         for kind in ("clock", "aggregate"):
             if kind in self.tables:

@@ -68,7 +68,7 @@ def test_clients_step_by_what_they_are_told(plain_loop, least_squares, numbers, 
     ({"name": "linear", "peak": 0.1, "round": 3}, "Did you mean 'rounds'"),
     ({"name": "linear", "peak": 0.1, "rounds": 3, "warmup": 3}, "rounds is 3; give 4 or more"),
     ({"name": "step_decay", "start": 0.1, "factor": 0.0, "every": 1}, "factor is 0.0"),
-    ({"peak": 0.1}, "unknown schedule ''"),
+    ({"peak": 0.1}, "step_size has no name; say which schedule it is: constant,"),
     (-0.1, "step_size is -0.1"),
 ])
 def test_a_schedule_that_makes_no_sense_is_refused(step_size, part):

@@ -25,9 +25,9 @@ by_kind = {"study": ["rounds.toml", "csv.toml", "online.toml"], "studies": ["rou
            "folder": ["run", "sound"], "folders": ["run", "sound"], "rows": ["x.npy", "x.npz", "rows.csv"],
            "keep": ["a", "who", ""],
            "kind": sorted(REGISTRY), "name": PARTS + ["rounds.toml", "cantons.algorithm:fedavg"],
-           "algorithms": sorted(REGISTRY["algorithm"]), "client": ["0", "1", "ann"], "array": ["x", "y"],
+           "client": ["0", "1", "ann"], "array": ["x", "y"],
            "reference": ["rounds", "fedavg"], "plot": ["new.png", "new.svg", "thesis.tex"],
-           "methods": ["fedprox", "fedavg; rounds=1", "scaffold; problem.split=*bias; name=a", "cohort=2"],
+           "methods": [*REGISTRY["algorithm"], "fedavg; rounds=1", "scaffold; problem.split=*bias; name=a", "cohort=2"],
            "save": ["new", "thesis.tex", "notes"], "out": ["new", "results/x", "run", "sound", "x.html", "thesis.tex"]}
 
 

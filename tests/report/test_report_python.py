@@ -79,8 +79,8 @@ class Rounds(ct.Callback):
 
 @pytest.mark.parametrize("name", ["compare", "sweep", "report"])
 def test_a_command_and_its_function_have_the_same_options_and_defaults(name):
-    options = {option.opts[0].removeprefix("--").replace("-", "_"): option
-               for option in main.cantons.commands[name].params if option.param_type_name == "option"}
+    options = {word.removeprefix("--").replace("-", "_"): option for option in main.cantons.commands[name].params
+               if option.param_type_name == "option" for word in option.opts}
     parameters = inspect.signature(getattr(ct, name)).parameters.values()
     keywords = {parameter.name: parameter.default for parameter in parameters
                 if parameter.kind is parameter.KEYWORD_ONLY or parameter.name == "grid"}

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 import cantons as ct
 from cantons.cli.main import cantons
 from cantons.reporting import markup
+from cantons.study.default_steps import default_steps
 from cantons.study.methods import of_one_study, of_studies
 
 STUDY = """
@@ -102,6 +103,49 @@ def test_an_algorithm_is_a_method_and_keys_of_all_come_before_its_own(here):
     assert [method.study.algorithm().get("step_size") for method in found] == [0.125, 0.1, 0.125, 0.125]
     named = of_one_study("study.toml", ["fedprox,mu=0.25"], [], {}, notices, tuned=["algorithm.mu"])
     assert [method.name for method in named] == ["fedprox"]
+
+
+@pytest.mark.parametrize("words, label", [
+    ("ffgg; algorithm.tuner.name=gd", "ffgg, tuner=gd"),
+    ("ffgg; algorithm.tuner.step_size=0.25", "ffgg, tuner.step_size=0.25"),  # ffgg has a step_size of its own
+    ("ffgg,tuner.step_size=0.25,step_size=1.0", "ffgg, tuner.step_size=0.25, step_size=1.0"),
+    ("fedrep; problem.split=*bias; algorithm.head_epochs=5", "fedrep, split=*bias, head_epochs=5"),
+])
+def test_methods_are_called_by_keys_that_cannot_be_taken_for_others(here, words, label):
+    [method] = of_one_study("study.toml", [], [words], {}, Notices())
+    assert method.name == label == method.study.name
+
+
+def test_methods_stand_in_the_order_in_which_they_were_typed_and_the_first_is_the_reference(here):
+    words = "--rounds 1 --seeds 1 --method 'ffgg; name=A' --algorithm fedalt --method 'fedavg; name=B'"
+    done = CliRunner().invoke(cantons, ["compare", "study.toml", *shlex.split(words)])
+    assert done.exit_code == 0, done.output
+    table = done.stdout.partition("\n\n")[0]
+    assert table.index("\nA ") < table.index("\nfedalt ") < table.index("\nB ")
+    assert "against A:" in done.stdout
+
+
+def test_step_sizes_that_were_not_tuned_are_named(here):
+    grid = {"algorithm.step_size": [0.5], "algorithm.tuner.step_size": [0.25, 0.5]}
+    methods = ["ffgg; name=tuned", "pfedme,tuner.step_size=0.25; name=given", "fedavg_finetune"]
+    asked = {"method": methods, "tune_seeds": 1, "seeds": 1, "rounds": 1, "progress": None}
+    found = ct.compare("study.toml", **asked, tune=grid, out="both")
+    assert found.rows[0]["chosen"].startswith("step_size=0.5, tuner.step_size=0.")
+    assert "Left at their defaults: tune_step_size of fedavg_finetune (0.05)." in found.sentences
+    found = ct.compare("study.toml", **asked, tune={"algorithm.step_size": [0.5]}, out="one")
+    sentence = "Left at their defaults: tuner.step_size of tuned (0.1), tune_step_size of fedavg_finetune (0.05)."
+    assert sentence in found.sentences and sentence in found.report.read_text()
+    assert "Left at" not in str(ct.compare("study.toml", **{**asked, "method": methods[:1]}, out="no"))
+
+
+def test_step_sizes_that_follow_others_are_not_left_at_a_default():
+    assert default_steps(ct.fedalt(), {}) == {"step_size": 0.1}  # nor is the server's one
+    assert default_steps(ct.ffgg(tuner="exact"), {"step_size": 0.1}) == {}
+    assert default_steps(ct.ffgg(tuner={"name": "optimizer", "steps": 3}), {}) == {
+        "step_size": 0.1, "tuner.step_size": 0.01}
+    both = ct.parallel_centre(clients=ct.ffgg(step_size=0.5))
+    assert {"clients.tuner.step_size": 0.1}.items() <= default_steps(both, dict(both.options)).items()
+    assert "clients.step_size" not in default_steps(both, dict(both.options))
 
 
 def test_the_algorithm_may_be_left_to_the_methods(here):

@@ -114,7 +114,7 @@ def test_whole_numbers_of_any_length_may_stand_for_real_ones(kind, name):
     ({"name": "constant", "value": -1}, "algorithm.step_size.value = -1; give a number above 0"),
     ({"name": "linear", "peak": 1.0, "rounds": 2**31}, f"step_size.rounds = {2**31}; give 1 or more, up to {INT32}"),
     ({"name": "constant"}, "algorithm.step_size: constant needs the option value"),
-    ({"nam": "constant"}, "algorithm.step_size: unknown schedule ''"),
+    ({"nam": "constant"}, "algorithm.step_size: step_size has no name; say which schedule it is"),
     ({"name": 3}, "algorithm.step_size: unknown schedule '3'"),
 ])
 def test_a_schedule_is_a_table_of_its_own(value, sentence):
