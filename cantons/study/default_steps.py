@@ -40,7 +40,6 @@ def _own_steps(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[s
             and option.default is not None and option.default is not option.empty}
 
 
-
 def _options_in(part: Any) -> Mapping[str, Any]:
     """What a study says about a part."""
     if isinstance(part, Recipe):
