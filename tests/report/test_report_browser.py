@@ -38,7 +38,7 @@ def opened(tmp_path):
         shot = tmp_path / "shot.png"
         scheme = ["--blink-settings=preferredColorScheme=0"] if dark else []
         done = subprocess.run([BROWSER, *FLAGS, *scheme, f"--user-data-dir={tmp_path / 'profile'}",
-                               f"--screenshot={shot}", f"--window-size={width},4000", page.as_uri()],
+                               f"--screenshot={shot}", f"--window-size={width},9000", page.as_uri()],
                               capture_output=True, text=True, timeout=60, check=True)
         with Image.open(shot) as image:
             pixels = np.array(image.convert("RGB"))
