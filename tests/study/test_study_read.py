@@ -109,13 +109,13 @@ def test_a_study_may_name_parts_of_the_users_own(tmp_path, monkeypatch):
 
 
 def test_a_model_of_the_users_own_can_be_loaded_again(tmp_path, monkeypatch):
-    (tmp_path / "mine.py").write_text(
+    (tmp_path / "tiny.py").write_text(
         "import cantons as ct\n"
         "from cantons.recipe import model\n"
         "@model\n"
         "def small(width: int = 3): return lambda shape, outputs: ct.mlp((width,))(shape, outputs)\n")
     monkeypatch.chdir(tmp_path)
-    Path("study.toml").write_text(STUDY.replace('{ name = "mlp", hidden = [4] }', '{ name = "mine:small", width = 2 }'))
+    Path("study.toml").write_text(STUDY.replace('{ name = "mlp", hidden = [4] }', '{ name = "tiny:small", width = 2 }'))
     result = read_study(Path("study.toml")).run(out="run")
     inputs = result.model.data.test.inputs[:2]
     np.testing.assert_array_equal(ct.load("run", trust=True).outputs(inputs), result.outputs(inputs))
