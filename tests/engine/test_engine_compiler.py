@@ -19,6 +19,15 @@ ct.run(ct.logistic(data), data, ct.fedavg(), rounds=2, clock=ct.online())
 alone = ct.from_clients({"a": (rows.normal(size=(6, 4)), rows.integers(0, 3, 6))}, classes=3, test=0)
 ct.run(ct.logistic(alone), alone, ct.fedavg(), rounds=2, clock=ct.asynchronous())
 """,
+    "durations of jobs, which other clients must not change in the last bit": """
+from cantons.engine import seed_keys
+firsts = {}
+for clients in (5, 9, 70):
+    clock = ct.asynchronous(durations={"name": "log_normal", "spread": 1.0, "jitter": 0.3}).build(clients)
+    jobs, ids = clock.asynchronous.begin(clock.arrays, seed_keys(0)[1])
+    for client, left in zip(ids.tolist(), jobs.rows.left.tolist()):
+        assert firsts.setdefault(client, left) == left
+""",
     "empty arrays divided over devices": """
 data = [ct.from_clients({name: (rows.normal(size=(6, 3)), rows.normal(size=6)) for name in "abc"}, test=0)
         for _ in range(4)]

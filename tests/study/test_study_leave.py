@@ -24,6 +24,7 @@ from cantons.study.client_model import ClientModel
 from cantons.study.export_model import export_model
 from cantons.study.kept import NAME, Kept, read_kept
 from cantons.study.numpy_model import Model
+from cantons.study.own_rows import refuse_own_rows
 
 # Where flatbuffers is not installed, programs are left out with a notice, and the tests of programs are skipped.
 pytestmark = pytest.mark.filterwarnings("ignore:model.jax is left out")
@@ -93,9 +94,24 @@ def test_rows_of_the_run_s_own_data_are_not_scaled_a_second_time(away):
                 with pytest.raises(ct.InputError, match="scaled already.*say encoded=True"):
                     ask(rows)
             assert len(result.predict(rows, encoded=True)) == len(rows)
-        result.predict(np.concatenate([raw, inputs[:1]]))  # no more than one is: these are raw rows
+        for mixed in ([raw, inputs[:1]], [inputs[:1], raw]):  # no more than one is: these are raw rows
+            result.predict(np.concatenate(mixed))
+        result.predict(np.stack([inputs[:, 0], inputs[:, 1] + 1], axis=1))  # half of a row is no row
     result.predict(raw)
     result.predict(raw.astype(str))
+
+
+def test_rows_of_all_sets_are_known_for_the_run_s_own_and_words_are_no_numbers():
+    generator = np.random.default_rng(0)
+    data = ct.with_validation(ct.federation(generator.normal(size=(60, 2)), np.arange(60) % 2, np.arange(60) % 6, new=2,
+                                            test=0.2), 0.2)
+    for examples in (data.train, data.test, data.validation, data.new.train, data.new.test):
+        rows = np.asarray(examples.inputs)
+        with pytest.raises(ct.InputError, match="scaled already"):
+            refuse_own_rows(data, rows, rows / 2)
+        refuse_own_rows(data, rows, rows)
+        refuse_own_rows(None, rows, rows / 2)
+    refuse_own_rows(data, np.array([["a", "b"]]), np.ones((1, 2)))
 
 
 def test_rows_of_data_that_nobody_scaled_may_be_given_either_way():
