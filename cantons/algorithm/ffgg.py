@@ -172,11 +172,15 @@ def clients_of(problem: Problem, tuning: Tuning, serving: Serving) -> Clients:
     def keep(client, tuned, private):
         return Client(private if kept else (), client.diverged + tuned.diverged)
 
+    def counted_model(key, message, client, data):
+        tuned = tune_client(key, message, client, data)
+        return (message.shared, tuned.private), {"diverged_tunings": client.diverged + tuned.diverged}
+
     def model(key, message, client, data):
-        return message.shared, tune_client(key, message, client, data).private
+        return counted_model(key, message, client, data)[0]
 
     def diagnose(message, client, model, data):
-        return {"gradient_norm": gradient_norm(problem.loss, model, data), "diverged_tunings": client.diverged}
+        return {"gradient_norm": gradient_norm(problem.loss, model, data)}
 
     def build(client_update: Any, server_update: Any, step_sizes: Callable[[Array], tuple]) -> Algorithm:
         return Algorithm(
@@ -184,7 +188,7 @@ def clients_of(problem: Problem, tuning: Tuning, serving: Serving) -> Clients:
                 server.shared, server.start, *step_sizes(server.round)),
             client_update, Averages(lambda upload: Average(upload.gradient, jnp.ones(())), mean().build()),
             server_update, model, needs=needs,
-            diagnostics=Diagnostics(client=diagnose, remarks=name_diverged))
+            diagnostics=Diagnostics(client=diagnose, model=counted_model, remarks=name_diverged))
 
     return Clients(tune_client, keep, partial(step_server, optimizer), build)
 

@@ -93,13 +93,18 @@ def pfedme(problem: Problem, population: int, *, penalty: Positive = 1.0, step_s
     def server_update(key, server, average, central):
         return Server(add(server.shared, scale(server_step_size, average.value)), server.round + 1)
 
+    def counted_model(key, message, client, data):
+        tuned = tune(key, message.shared, (message.shared, client.private), data)
+        return tuned.private, {"diverged_tunings": client.diverged + tuned.diverged}
+
     def model(key, message, client, data):
-        return tune(key, message.shared, (message.shared, client.private), data).private
+        return counted_model(key, message, client, data)[0]
 
     def diagnose(message, client, model, data):
-        return {"drift": norm(subtract(model[0], message.shared)), "diverged_tunings": client.diverged}
+        return {"drift": norm(subtract(model[0], message.shared))}
 
     return Algorithm(init_server, init_client, broadcast, client_update,
                      Averages(lambda upload: Average(upload.change, jnp.ones(())), mean().build()),
                      server_update, model, needs=needs,
-                     diagnostics=Diagnostics(client=diagnose, remarks=name_diverged), advice=advise_whole_model)
+                     diagnostics=Diagnostics(client=diagnose, model=counted_model, remarks=name_diverged),
+                     advice=advise_whole_model)

@@ -86,7 +86,8 @@ def scripted(population: int) -> Clock:
 def watched(problem: Problem, algorithm: Algorithm, data: Federation) -> Algorithm:
     """The same algorithm, whose clients remember the last message and upload."""
     message, upload = travelling(problem, algorithm, data)
-    diagnostics, probe = algorithm.diagnostics, algorithm.diagnostics.probe
+    diagnostics = algorithm.diagnostics
+    probe, of_model = diagnostics.probe, diagnostics.model
 
     def client_update(key, message, client, data):
         upload, state = algorithm.client_update(key, message, client.state, data)
@@ -101,6 +102,7 @@ def watched(problem: Problem, algorithm: Algorithm, data: Federation) -> Algorit
         model=lambda key, message, client, data: algorithm.model(key, message, client.state, data),
         diagnostics=diagnostics._replace(
             client=lambda message, client, *rest: diagnostics.client(message, client.state, *rest),
+            model=of_model and (lambda key, message, client, data: of_model(key, message, client.state, data)),
             probe=probe and probe._replace(client=lambda key, server, client, data: probe.client(
                 key, server, client.state, data))),
     )

@@ -176,7 +176,7 @@ class BatchedSession:
             server=(), clients=(), rule=())))
         return [Evaluation(progress_of(_one(here, index)),
                            {side: _one(scores, index) for side, (scores, _) in found.items()},
-                           _one(server, index), _one(found["clients"][1], index),
+                           _one(server, index), {side: _one(numbers, index) for side, (_, numbers) in found.items()},
                            sets=set_scores(self.problem, self.runs[index].data, _one(portions, index)),
                            common_start=common_start)
                 for index in range(len(self.runs))]

@@ -120,14 +120,24 @@ def score_client(problem: Problem, algorithm: Algorithm, key: Key, message: Mess
     The personalised model may look at the client's training examples, never at the others. It is made from the whole
     message, whatever part of it the client asks for to train with: a test example may look at any row of a table.
     """
+    train = sets["train"]
     if common_start and shared is not None:
-        personal, shared = shared, None
+        _, unasked = jax.eval_shape(lambda: model_of(algorithm, key, message, client, train))
+        personal, numbers, shared = shared, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), unasked), None
     else:
-        personal = algorithm.model(key, message, client, sets["train"])
+        personal, numbers = model_of(algorithm, key, message, client, train)
     found = {name: {"personal": mean_scores(problem, *personal, data)} for name, data in sets.items()}
     for name, data in sets.items():
         found[name]["shared"] = found[name]["personal"] if shared is None else mean_scores(problem, *shared, data)
-    return found, dict(algorithm.diagnostics.client(message, client, personal, sets["train"]))
+    return found, {**algorithm.diagnostics.client(message, client, personal, train), **numbers}
+
+
+def model_of(algorithm: Algorithm, key: Key, message: Message, client: Client,
+             train: Data) -> tuple[tuple[PyTree, PyTree], Mapping[str, Array]]:
+    """What one client predicts with, and numbers about how that came about."""
+    if algorithm.diagnostics.model is None:
+        return algorithm.model(key, message, client, train), {}
+    return algorithm.diagnostics.model(key, message, client, train)
 
 
 def mean_scores(problem: Problem, shared: PyTree, private: PyTree, data: Data) -> dict[str, Array]:

@@ -124,7 +124,8 @@ class LocalSession:
                  for side, sets in (sides or self.sides).items()}
         server, portions = jax.device_get(self._inspect(self.arrays, self.sets, self.start_private, state))
         return [Evaluation(progress_of(state), {side: scores for side, (scores, _) in found.items()}, server,
-                           found["clients"][1], sets=set_scores(self.problem, self.data, portions),
+                           {side: numbers for side, (_, numbers) in found.items()},
+                           sets=set_scores(self.problem, self.data, portions),
                            common_start=common_start)]
 
     def whole(self, state: State) -> list[Snapshot]:

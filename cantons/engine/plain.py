@@ -100,7 +100,8 @@ class PlainSession:
         found = {side: self._scored(state, side, common_start and side == "clients") for side in self._sides}
         server, portions = jax.device_get(self._inspect(self.arrays, self._sets, self._parts[1], state))
         return [Evaluation(progress_of(state), {side: scores for side, (scores, _) in found.items()}, server,
-                           found["clients"][1], sets=set_scores(self.run.problem, self.run.data, portions),
+                           {side: numbers for side, (_, numbers) in found.items()},
+                           sets=set_scores(self.run.problem, self.run.data, portions),
                            common_start=common_start)]
 
     def whole(self, state: State) -> list[Snapshot]:

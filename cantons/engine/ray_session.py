@@ -105,7 +105,8 @@ class RaySession:
         if probed is not None:
             server |= jax.device_get(self._finish_probe(self.arrays, bare(state), [one.probe for one in found]))
         return [Evaluation(progress_of(state), {side: one for side, (one, _) in scores.items()}, server,
-                           scores["clients"][1], sets=set_scores(self.run.problem, self.run.data, portions),
+                           {side: numbers for side, (_, numbers) in scores.items()},
+                           sets=set_scores(self.run.problem, self.run.data, portions),
                            common_start=self._begins_common and self._done == 0)]
 
     def whole(self, state: State) -> list[Snapshot]:

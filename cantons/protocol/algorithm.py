@@ -93,6 +93,8 @@ class Diagnostics(NamedTuple):
     # of each client: (message, client, the (shared, private) that `model` gave it to predict with, training examples)
     client: Callable[[Message, Client, tuple[PyTree, PyTree], Data], Mapping[str, Array]] = (
         lambda message, client, model, data: {})
+    # what evaluations ask in the place of the algorithm's `model`: it, with numbers about how it came about
+    model: Callable[[Key, Message, Client, Data], tuple[tuple[PyTree, PyTree], Mapping[str, Array]]] | None = None
     probe: Probe | None = None  # of the cohort that the next round would have; its numbers are the server's
     # (the clients' last numbers by name, the clients' names) -> what the user should know after a run, in sentences
     remarks: Callable[[Mapping[str, np.ndarray], Sequence[str]], Sequence[str]] = no_remarks

@@ -49,9 +49,11 @@ class Log:
 
     def remarks(self) -> Sequence[str]:
         """What the algorithm would have the user know after the run."""
-        numbers = {name.removeprefix("clients."): np.asarray(values) for name, values in self.columns.items()
-                   if name.startswith("clients.")}
-        return self.run.parts.algorithm.diagnostics.remarks(numbers, self.run.data.clients.names)
+        remarks, data = self.run.parts.algorithm.diagnostics.remarks, self.run.data
+        said = list(remarks(numbers_of(self.columns), data.clients.names))
+        if data.new is not None:
+            said += [f"new clients: {sentence}" for sentence in remarks(numbers_of(self.new_columns), data.new.names)]
+        return said
 
     def events(self, rounds: int, recorded: Mapping[str, Any] | None) -> Mapping[str, np.ndarray]:
         """Which jobs ended when: it follows from the seed, or the engine has `recorded` it."""
@@ -152,3 +154,9 @@ class Log:
             self.said = self.online.why_not
             found.append(self.said)
         return found
+
+
+def numbers_of(columns: Columns) -> dict[str, np.ndarray]:
+    """The diagnostics among the columns of a table of clients."""
+    return {name.removeprefix("clients."): np.asarray(values) for name, values in columns.items()
+            if name.startswith("clients.")}

@@ -101,7 +101,8 @@ class Loop:
     def _play(self, state: Any) -> list[Finished]:
         for log, snapshot in zip(self.logs, self.session.whole(state), strict=True):
             log.begin(snapshot._replace(outside=None))
-        state, done = self._restored(state)
+        state, begun = self._restored(state)
+        done = begun
         self.watcher.started(self.study if len(self.runs) == 1 else {
             **self.study, "name": f"{self.study['name']}, {len(self.runs)} runs"})
         if not done:
@@ -120,6 +121,9 @@ class Loop:
                 if interruption.asked:
                     self._pause(state, done)
                 self._maybe_save(state, done)
+        if done > begun:
+            for sentence in about_evaluations(self.logs[0].history):
+                self.notice(sentence)
         return self._finish(state, done)
 
     def _advise(self) -> None:
@@ -216,7 +220,7 @@ class Loop:
                 "seconds_per_round": took / self.timed if self.timed else None,
                 "updates_per_second": updates / took if self.timed else None,
                 "evaluation_seconds": (time.perf_counter() - began) / share,
-            }, columns, new_client_columns(log.run.data, one.scores))
+            }, columns, new_client_columns(log.run.data, one))
             for sentence in log.look_at(one.progress):
                 self.notice(sentence if share == 1 else f"{log.label}: {sentence}")
         self.since, self.timed = 0.0, 0
@@ -277,8 +281,6 @@ class Loop:
             ended.append(Finished(log.history, log.columns, log.new_columns, summary, snapshot))
             for sentence in log.remarks():
                 self.notice(sentence if len(self.runs) == 1 else f"{log.label}: {sentence}")
-        for sentence in about_evaluations(self.logs[0].history):
-            self.notice(sentence)
         if self.patience is not None and done < self.rounds:
             self.notice(self.patience.told(self.logs[0].history))
         self.watcher.finished(ended[0].summary)

@@ -55,14 +55,15 @@ def score_row(problem: Problem, data: Federation, scores: Mapping[str, Any],
     return row, columns | _group_column(data.clients)
 
 
-def new_client_columns(data: Federation, scores: Mapping[str, Any]) -> Columns:
-    """The scores and sizes of each new client; nothing where there are none."""
+def new_client_columns(data: Federation, found: Evaluation) -> Columns:
+    """The scores, diagnostics and sizes of each new client; nothing where there are none."""
     if data.new is None:
         return {}
     columns: Columns = {"client": data.new.names}
     for name in ("test", "train"):
-        for which in ("personal", "shared"):
-            columns |= {f"{name}.{which}.{metric}": values for metric, values in scores["new"][name][which].items()}
+        for which, metrics in found.scores["new"][name].items():
+            columns |= {f"{name}.{which}.{metric}": values for metric, values in metrics.items()}
+    columns |= {f"clients.{name}": values for name, values in found.clients["new"].items()}
     sizes = {"train_examples": data.new.train.sizes, "test_examples": data.new.test.sizes}
     return columns | _group_column(data.new) | sizes
 
@@ -122,7 +123,7 @@ def diagnostics_row(data: Federation, found: Evaluation, before: Seen, scored: M
     row: Row = {f"server.{name}": float(value) for name, value in found.server.items()}
     row |= {f"{name}.shared.{metric}": value for name, scores in found.sets.items() for metric, value in scores.items()}
     columns: Columns = {}
-    for name, values in found.clients.items():
+    for name, values in found.clients["clients"].items():
         summary = _summarise(np.asarray(values), honest(data.train.sizes, liars), False, scored.get("clients"))
         row |= {f"clients.{name}.{statistic}": value for statistic, value in summary.items()}
         columns[f"clients.{name}"] = values

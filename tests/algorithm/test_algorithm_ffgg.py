@@ -127,6 +127,22 @@ def test_where_tuning_begins_is_kept_only_if_it_is_wanted(play):
     same(theta(fixed), theta(last))
 
 
+def test_a_warm_start_is_where_the_client_s_last_round_ended(play, clients):
+    """That of Local FFGG is the private part after its steps, not after its tuning."""
+    at, own = THETA, [W] * len(clients)
+    for _ in range(3):
+        own = [w - GAMMA_W * 2 / len(y) * B.T @ (A @ at + B @ w - y) for (A, B, y), w in zip(clients, own, strict=True)]
+        at = at - GAMMA * np.mean([2 / len(y) * A.T @ (A @ at + B @ w - y)
+                                   for (A, B, y), w in zip(clients, own, strict=True)], axis=0)
+    found = play(ct.ffgg(step_size=GAMMA, tuner=gd(1), private_init="last"))
+    same(theta(found), at)
+    same(np.asarray(found.clients.private["layer0"]["weight"])[..., 0], own)
+    local = play(ct.local_ffgg(step_size=GAMMA, private_step_size=GAMMA_W, tuner=gd(1), private_init="last"))
+    tuned = play(ct.ffgg(step_size=GAMMA, tuner=gd(2), private_init="last"))
+    same(theta(local), theta(tuned))
+    same(local.clients.private["layer0"]["weight"], tuned.clients.private["layer0"]["weight"])
+
+
 @pytest.mark.parametrize("how", ["fixed", "random"])
 def test_a_random_beginning_is_drawn_anew_each_time(labels, how):
     problem = ct.classification(labels, ct.mlp(hidden=[3]), split="output")
@@ -159,11 +175,35 @@ def test_a_tuning_that_diverges_falls_back_to_its_beginning_and_is_counted(play,
     assert (found.clients.diverged == 3).all()
     heard = Heard()
     row = ct.run(problem, numbers, ct.ffgg(tuner=wild), rounds=2, callbacks=[heard]).final
-    assert row["clients.diverged_tunings.mean"] == 2.0
+    assert row["clients.diverged_tunings.mean"] == 3.0  # two rounds, and the evaluation
     *_, said = heard.sentences  # the first is about the step size
     assert len(heard.sentences) == 2 and "Theorem 6" in heard.sentences[0]
-    assert said.startswith("14 tunings diverged and fell back to their beginnings, of 7 clients: "
-                           "client0 2 times, client1 2 times, ") and "client4 2 times and 2 more;" in said
+    assert said.startswith("21 tunings diverged and fell back to their beginnings, of 7 clients: "
+                           "client0 3 times, client1 3 times, ") and "client4 3 times and 2 more;" in said
+
+
+@pytest.mark.parametrize("build", [ct.ffgg, ct.local_ffgg, ct.pfedme])
+@pytest.mark.parametrize("tuner", [{"name": "gd"}, {"name": "sgd", "batch_size": 3},
+                                   {"name": "optimizer", "batch_size": 3}], ids=lambda tuner: tuner["name"])
+def test_a_tuning_that_diverges_at_an_evaluation_is_counted_and_named_too(build, tuner):
+    """Of clients who never took part, and of new ones: they are scored with what tuning begins with."""
+    random = np.random.default_rng(0)
+    data = ct.from_clients({f"client{number}": (random.normal(size=(9, 3)), random.normal(size=9))
+                            for number in range(9)}, test=0.3, new=2)
+    problem = ct.regression(data, ct.linear(bias=False)) if build is ct.pfedme else parted(data)
+    heard, short = Heard(), {"steps": 1} if build is ct.pfedme else {}
+    result = ct.run(problem, data, build(tuner={**tuner, "step_size": 1e6}, **short), rounds=1, cohort=1, seed=1,
+                    callbacks=[heard])
+    counts = np.asarray(result.clients["clients.diverged_tunings"])
+    assert sorted(counts) == [1] * 6 + [2]
+    assert (result.new_clients["clients.diverged_tunings"] == np.ones(2)).all()
+    for table in (result.clients, result.new_clients):
+        np.testing.assert_array_equal(table["test.personal.loss"], table["test.shared.loss"])
+    said = [sentence for sentence in heard.sentences if "tunings diverged" in sentence]
+    assert said[0].startswith(f"8 tunings diverged and fell back to their beginnings, of 7 clients: "
+                              f"{data.clients.names[counts.argmax()]} 2 times, ")
+    assert said[1].startswith("new clients: 2 tunings diverged and fell back to their beginnings, of 2 clients: ")
+    assert all(f"{name} 1 times" in said[1] for name in data.new.names) and len(said) == 2
 
 
 @pytest.mark.parametrize("recipe", [ct.ffgg(step_size=GAMMA, tuner="exact"), ct.fedalt(**RATES, state="none")],

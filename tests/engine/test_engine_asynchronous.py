@@ -80,10 +80,13 @@ def test_a_buffer_for_everybody_at_one_speed_is_synchronous_rounds_bit_for_bit(s
     assert events.in_flight.time[0] == 4 and events.in_flight.longest == 0
 
 
-def test_the_only_client_of_a_federation_makes_rounds_bit_for_bit():
+@pytest.mark.parametrize("recipe", [
+    ct.fedavg(step_size=0.1, batch_size=4), ct.ffgg(step_size=0.1, delta_batch_size=4, private_init="random")],
+    ids=lambda recipe: recipe.name)
+def test_the_only_client_of_a_federation_makes_rounds_bit_for_bit(recipe):
+    """Also where it draws batches, and the beginnings of tunings."""
     data = ct.synthetic_least_squares(1, rows=12, shared=3, private=2)
-    recipe = ct.fedavg(step_size=0.1, batch_size=4)  # draws batches
-    problem = ct.regression(data, ct.linear(bias=False))
+    problem = ct.regression(data, ct.mlp(hidden=[3]), split="output")
     rounds, events = (played(start(ct.Local(devices=1), problem, recipe.build(problem, 1), clock.build(1), data), 5)
                       for clock in (ct.rounds(), ct.asynchronous(next="drawn", durations=UNEVEN)))
     same(rounds._replace(ledger=rounds.ledger + np.array([0, 1, 0, 0, 0], np.int32)), events)

@@ -179,7 +179,8 @@ def ffgg_advice(step_size: StepSize | None, rate: float, tuning_step: float | No
         loss, train, found = parts.problem.loss, parts.data.clients.train, []
         shared, private = start
         step = None if step_size is None else float(usual_step(step_size)) * rate
-        # f_11 bounds L from above: where it allows the step, nothing else need be found out.
+        # f_11 at one private part bounds L from above: where it allows the step, nothing else is found out. It is that
+        # of the start: a loss that is not quadratic may bend more at the best private part, and that goes unsaid.
         if step is not None and step * curvatures(loss, train, asked(train), shared, private).max() > 1:
             smooth = float(_smoothness(loss, train, asked(train), shared, private))
             if step * smooth > 1:

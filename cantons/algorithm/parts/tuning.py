@@ -2,8 +2,7 @@
 
 All of it is `tune(key, shared, private, data) -> Tuned`: from a private part to begin with to a better one. A tuning
 that diverges falls back to its beginning, and says so. It has diverged if it does not end in numbers, or, after steps
-on all examples, if its loss has soared. After steps on batches nobody asks: noise may well lead upwards, and to find
-out would cost two more passes over the examples.
+whose length is given, if the loss of all examples has soared: noise may lead upwards, but not so far.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from cantons.algorithm.parts.training import Loss
+from cantons.algorithm.parts.training import GRADIENT_BATCH, Loss
 from cantons.algorithm.parts.trees import choose
 from cantons.algorithm.parts.tuners import TUNERS, Tuner
 from cantons.errors import InputError, listed
-from cantons.protocol import Array, Data, Examples, Key, Needs, Problem, PyTree
+from cantons.protocol import Array, Batch, Data, Examples, Key, Needs, Problem, PyTree
 from cantons.ranges import Named
 
 QUADRATIC = 1e-4  # how much the curvature may change from place to place, relative to itself, to count as constant
@@ -52,12 +51,23 @@ def tuner_of(problem: Problem, table: Any) -> tuple[Tune, Needs]:
             return Tuned(private, jnp.zeros((), bool))
         found = solve(key, shared, private, data)
         sound = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(found)]).all()
-        if chosen.may_climb:
-            before, after = (problem.loss(shared, part, data.full()) for part in (private, found))
-            sound &= after <= before + SOARS * jnp.abs(before)
+        if chosen.climbs_from is not None:
+            before, after = mean_losses(problem.loss, shared, (private, found), data)
+            sound &= after <= before + SOARS * jnp.maximum(jnp.abs(before), chosen.climbs_from)
         return Tuned(choose(sound, found, private), ~sound)
 
     return tune, Needs(examples=_check_quadratic(problem, name) if chosen.quadratic else lambda train: None)
+
+
+def mean_losses(loss: Loss, shared: PyTree, privates: Sequence[PyTree], data: Data) -> list[Array]:
+    """The loss of all of a client's examples with each of the private parts; in batches, for memory."""
+
+    def add(totals: list[Array], batch: Batch) -> list[Array]:
+        return [total + batch.mask.sum() * loss(shared, private, batch)
+                for total, private in zip(totals, privates, strict=True)]
+
+    totals = data.fold(GRADIENT_BATCH, add, [jnp.zeros(())] * len(privates))
+    return [total / jnp.maximum(jnp.asarray(data.size, float), 1) for total in totals]
 
 
 def descent_step(table: Any) -> float | None:
@@ -88,7 +98,7 @@ def _check_quadratic(problem: Problem, name: str) -> Callable[[Examples], None]:
             return
         ids = np.unique(np.linspace(0, train.population - 1, min(train.population, ASKED)).astype(np.int32))
         elsewhere = _moved(shared)  # where a model begins, a last layer of zeros may hide the private part
-        if not max(_bends(problem.loss, train, ids, at, private) for at in (shared, elsewhere)) <= QUADRATIC:
+        if not all(_bends(problem.loss, train, ids, at, private) <= QUADRATIC for at in (shared, elsewhere)):
             raise InputError(f"the tuner {name} is for losses that are quadratic in the private part, and this one is "
                              "not; use newton_cg, which takes such steps on any smooth loss, or lbfgs, gd, sgd or "
                              "optimizer.")
@@ -97,11 +107,12 @@ def _check_quadratic(problem: Problem, name: str) -> Callable[[Examples], None]:
 
 
 def _moved(tree: PyTree) -> PyTree:
-    """The same arrays, each moved at random by about as much as its numbers are large, or by 1 if they are 0."""
+    """The same arrays, each number moved at random by half of its size at most, or by 1 where all of them are 0."""
     leaves, structure = jax.tree.flatten(tree)
     keys = jax.random.split(jax.random.key(1), max(1, len(leaves)))
-    return jax.tree.unflatten(structure, [leaf + jnp.where(jnp.any(leaf), jnp.std(leaf), 1) * jax.random.normal(
-        key, leaf.shape, leaf.dtype) for leaf, key in zip(leaves, keys, strict=False)])
+    return jax.tree.unflatten(structure, [jnp.where(jnp.any(leaf), leaf * jax.random.uniform(
+        key, leaf.shape, leaf.dtype, 0.5, 1.5), jax.random.normal(key, leaf.shape, leaf.dtype))
+        for leaf, key in zip(leaves, keys, strict=False)])
 
 
 @partial(jax.jit, static_argnums=0)
