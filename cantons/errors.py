@@ -88,7 +88,7 @@ def bind(signature: inspect.Signature, name: str, args: tuple, chosen: dict) -> 
     """The arguments of a call by name; an option that is not there is refused with the nearest spelling."""
     known = signature.parameters
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
-        for option in chosen.keys() - known.keys():
+        for option in (option for option in chosen if option not in known):
             raise unknown(f"option of {name}", option, known)
     return signature.bind(*args, **chosen)
 

@@ -81,13 +81,18 @@ class Encoding:
         >>> encoding.encode({"height": [1.0, 2.0], "name": ["ann", "bob"], "age": [50, 25]}).tolist()
         [[0.5, 0.5], [0.25, 1.0]]
         """
+        return self.scale(self.unscaled(rows, where))
+
+    def unscaled(self, rows: Any, where: Where = count_from_0) -> Any:
+        """Raw rows as arrays of numbers, of which some may still be scaled."""
         if self.shape is None:
             return rows
         inputs = self._as_inputs(self._as_array(rows, where))
         check_numbers("the rows", inputs, where)
-        if self.dtype is not None and np.dtype(self.dtype).kind == "f":
-            inputs = inputs.astype(self.dtype)
-        return inputs if self.scaling is None else self.scaling.apply(inputs)
+        return inputs.astype(self.dtype) if self.dtype is not None and np.dtype(self.dtype).kind == "f" else inputs
+
+    def scale(self, inputs: Any) -> Any:
+        return inputs if self.scaling is None or self.shape is None else self.scaling.apply(inputs)
 
     def decode(self, numbers: Any) -> np.ndarray:
         """The labels of these numbers of classes."""

@@ -132,8 +132,7 @@ def _first(group: Group, keys: Sequence[str]) -> float | None:
 
 def _in_words(groups: Sequence[Group], chosen: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """What was tuned for each method, as in "step_size=0.1, tuner.step_size=0.5"."""
-    options = {f"algorithm.{option}" for group in groups for option in group.study.get("algorithm") or {}}
-    names = short_keys(dict.fromkeys(key for values in chosen.values() for key in values), beside=options)
+    names = short_keys(dict.fromkeys(key for values in chosen.values() for key in values))
     return {label: ", ".join(f"{names[key]}={value}" for key, value in values.items())
             for label, values in chosen.items() if values}
 

@@ -51,8 +51,9 @@ def _are_quantities(problem: Problem, inputs: np.ndarray) -> bool:
 
 def about_evaluations(history: Sequence[Mapping[str, Any]]) -> list[str]:
     """A sentence, if a run did little but evaluate; its first evaluation, which is also compiled, does not count."""
-    evaluating, training = sum(row["evaluation_seconds"] for row in history[1:]), history[-1]["seconds"]
+    later = [row["evaluation_seconds"] for row in history[1:] if "evaluation_seconds" in row]
+    evaluating, training = sum(later), history[-1]["seconds"]
     if evaluating < LONG or evaluating < MOSTLY * training:
         return []
-    return [f"{len(history)} evaluations took {evaluating:.0f} s, and the rounds between them {training:.0f} s; "
+    return [f"{len(later)} evaluations after the first one took {evaluating:.0f} s, and the rounds {training:.0f} s; "
             "evaluate less often (evaluate_every) or score a sample of the clients (evaluate_clients)."]

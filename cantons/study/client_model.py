@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import jax
 import numpy as np
 
+from cantons.data import Federation
 from cantons.data.checks import Where, as_array, check_sizes, is_real
 from cantons.data.encoding import Encoding, count_from_0
 from cantons.display import Displayed, Table
@@ -30,7 +31,7 @@ class ClientModel(Displayed):
     apply: Callable[[PyTree, PyTree, PyTree], PyTree]  # (shared, private, inputs) -> outputs
     precision: str = "float32"
     input_shape: tuple[int, ...] | None = None  # of one row, where it is known
-    data: Any = None  # of the run, where it is at hand
+    data: Callable[[], Federation | None] = lambda: None  # of the run, while somebody else holds it
     alone: bool = True  # `apply` is all of the problem's `predict`; else a client's own local model is a part of it
 
     def predict(self, rows: Any, *, encoded: bool = False) -> np.ndarray:
@@ -56,9 +57,7 @@ class ClientModel(Displayed):
     def outputs(self, rows: Any, *, encoded: bool = False) -> np.ndarray:
         """What the model computes, such as logits; rows as for `predict`."""
         with jax.enable_x64(self.precision == "float64"):
-            inputs = as_inputs(rows if encoded else encode(self.encoding, rows), self.precision)
-            if not encoded:
-                refuse_own_rows(self.data, rows, inputs)
+            inputs = as_inputs(rows if encoded else self._encoded(rows), self.precision)
             self.problem.check_inputs(inputs)
             try:
                 return jax.device_get(self.apply(*self.parts, inputs))
@@ -70,6 +69,16 @@ class ClientModel(Displayed):
                            if inputs.shape == shape else "give one such row per example")
                 raise InputError(f"inputs have shape {inputs.shape}, and the model was trained on rows of shape "
                                  f"{shape}; {instead}.") from error
+
+    def _encoded(self, rows: Any) -> Any:
+        """Raw rows as inputs; rows that are scaled already are refused."""
+        data = self.data()
+        if data is None or self.encoding is None or None in (self.encoding.scaling, self.encoding.shape):
+            return encode(self.encoding, rows)
+        unscaled = self.encoding.unscaled(rows)
+        inputs = self.encoding.scale(unscaled)
+        refuse_own_rows(data, unscaled, inputs)
+        return inputs
 
     @property
     def classes_(self) -> np.ndarray:

@@ -10,7 +10,7 @@ from cantons.protocol import Recipe
 from cantons.ranges import named_in
 from cantons.study.given import chosen_options
 
-SERVER = "server_step_size"  # 1 is the plain mean, which is a choice and no guess
+PLAIN_MEAN = 1.0  # of a server or of what merges: a step that is a choice and no guess
 
 
 def default_steps(recipe: Recipe, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,8 +36,8 @@ def default_steps(recipe: Recipe, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _own_steps(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: option.default for name, option in inspect.signature(function).parameters.items()
-            if name.endswith("step_size") and name != SERVER and name not in given
-            and option.default is not None and option.default is not option.empty}
+            if name.endswith("step_size") and name not in given
+            and option.default not in (None, PLAIN_MEAN, option.empty)}
 
 
 def _options_in(part: Any) -> Mapping[str, Any]:

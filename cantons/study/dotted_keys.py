@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cantons.errors import InputError, shown
 from cantons.protocol import Recipe
 from cantons.study.part_tables import Place, places_in, study_places
-from cantons.study.stage_tables import STAGE, stage_called
+from cantons.study.stage_tables import PARTS, STAGE, merged_part, stage_called
 
 
 def set_key(raw: dict[str, Any], key: str, value: Any, source: str, folder: Path | None = None) -> None:
     """Set a dotted key of a study as it is written."""
     words = key.split(".")
     if words[0] == STAGE and len(words) > 2 and isinstance(raw.get(STAGE), list):
-        raw, words = stage_called(raw[STAGE], words[1], source), words[2:]
+        stage, words = stage_called(raw[STAGE], words[1], source), words[2:]
+        if words[0] in PARTS and len(words) > 2:  # which part that is, and what stands in it, the study may say
+            stage[words[0]] = merged_part(raw.get(words[0]), stage.get(words[0], {}))
+        raw = stage
     set_in(raw, study_places(folder), words, value, f"{source}: cannot set {shown(key)}", folder)
 
 
@@ -52,21 +56,13 @@ def _as_table(given: Any, place: Place | None) -> Any:
     return dict(given) if isinstance(given, Mapping) else given
 
 
-def short_keys(keys: Iterable[str], beside: Collection[str] = ()) -> dict[str, str]:
-    """Each key by its last words: as many as tell it from the others, and from those `beside` that are less deep.
-
-    The name of a part stands for the part.
+def short_keys(keys: Iterable[str]) -> dict[str, str]:
+    """Each key without the table it is in, unless that tells it from others. The name of a part stands for the part.
 
     >>> list(short_keys(["algorithm.step_size", "algorithm.tuner.step_size", "algorithm.tuner.name"]).values())
     ['step_size', 'tuner.step_size', 'tuner']
     """
-    paths = {key: key.removesuffix(".name").split(".") for key in keys}
-    others = [*paths.values(), *(key.split(".") for key in beside)]
-    return {key: ".".join(_end(path, [other for other in others if other != path and len(other) <= len(path)]))
-            for key, path in paths.items()}
-
-
-def _end(path: list[str], rivals: Sequence[list[str]]) -> list[str]:
-    """The last words of a path, as few as no rival ends with."""
-    return next(end for count in range(1, len(path) + 1) if (end := path[-count:]) not in (
-        rival[-count:] for rival in rivals))
+    whole = {key: key.removesuffix(".name") for key in keys}
+    short = {key: path.partition(".")[2] or path for key, path in whole.items()}
+    count = Counter(short.values())
+    return {key: path if count[path] == 1 else whole[key] for key, path in short.items()}

@@ -22,6 +22,7 @@ import json
 import os
 import platform
 import shutil
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import metadata
@@ -210,6 +211,9 @@ class Folder:
     def rewind(self, round: int, notice: Callable[[str], None] = lambda sentence: None) -> list[dict[str, Any]]:
         """Keep the sound evaluations up to `round`; the later ones will be made again."""
         rows, damaged = self._lines(round)
+        if len(rows) < len(self._lines(sys.maxsize)[0]):  # those of clients are of a later evaluation
+            self.clients_file.unlink(missing_ok=True)
+            self.new_clients_file.unlink(missing_ok=True)
         if damaged:
             aside = copy_aside(self.metrics_file)
             lines = f"line{'s' if len(damaged) > 1 else ''} {', '.join(map(str, damaged))}"

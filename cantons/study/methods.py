@@ -110,7 +110,7 @@ def _method(base: Base, table: Changes, changes: Changes, watcher: Callback, tun
     if "clock" in own and "cohort" not in own:
         own["cohort"] = None  # two ways to say who takes part: a method's replaces the study's
     study = base.change({**changes, **first, **own})
-    short = short_keys(apart, beside=[f"algorithm.{option}" for option in study.algorithm_recipe().options])
+    short = short_keys(apart)
     words = [f"{short[key]}={_short(value)}" for key, value in apart.items() if key not in tuned]
     label = name or ", ".join([called, *words])
     return Method(label, folder_name(without_separators(label.replace(", ", ","))), study.changed({"name": label}))

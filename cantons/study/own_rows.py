@@ -3,43 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-import jax
 import numpy as np
 
+from cantons.data import Federation, kinds_of
 from cantons.errors import InputError
 
-LOOKED_AT = 3  # rows that encoding changes; raw ones that all happen to be in the data as well are not met
+LOOKED_AT = 3  # rows that scaling changes; raw ones that all happen to be in the data as well are not met
 
 
-def refuse_own_rows(data: Any, rows: Any, inputs: Any) -> None:
-    """Refuse `rows`, which became `inputs`, if they are in the data of the run as they stand."""
-    numbers = isinstance(rows, np.ndarray | jax.Array) and rows.dtype.kind in "biuf"
-    if data is None or not numbers or np.shape(rows) != np.shape(inputs):
+def refuse_own_rows(data: Federation, rows: np.ndarray, inputs: np.ndarray) -> None:
+    """Refuse `rows`, which scaling made `inputs`, if they are in the data of the run as they stand.
+
+    Few different rows may be in the data both raw and scaled: those are taken for raw ones.
+    """
+    flat, scaled = _flat(rows), _flat(inputs)
+    if flat.shape != scaled.shape:
         return
-    flat = _flat(rows)
-    changed = np.flatnonzero((flat != _flat(inputs)).any(axis=1))[:LOOKED_AT]
-    if len(changed) and all(any(_holds(known, flat[row]) for known in _sets(data)) for row in changed):
+    changed = np.flatnonzero((flat != scaled).any(axis=1))[:LOOKED_AT]
+    if len(changed) and all(_holds(data, flat[row]) and not _holds(data, scaled[row]) for row in changed):
         raise InputError("these rows are of the data that the run was given, which are scaled already, and here they "
                          "would be scaled again; say encoded=True, or give rows as they are in the file.")
 
 
-def _sets(data: Any) -> Iterator[np.ndarray]:
-    """The inputs of all examples, set by set."""
-    sets = [data.validation, *(part for population in (data.clients, data.new) if population is not None
-                               for part in (population.train, population.test))]
-    return (_flat(examples.inputs) for examples in sets if examples is not None and hasattr(examples.inputs, "shape"))
+def _holds(data: Federation, row: np.ndarray) -> bool:
+    return any(_is_in(inputs, row) for inputs in _all_inputs(data))
 
 
-def _holds(known: np.ndarray, row: np.ndarray) -> bool:
+def _all_inputs(data: Federation) -> Iterator[np.ndarray]:
+    """Of all examples, set by set."""
+    sets = [data.validation, *kinds_of(data.central).values(), *data.sets.values(),
+            *(part for population in (data.clients, data.new) if population is not None
+              for part in (population.train, population.test))]
+    return (examples.inputs for examples in sets
+            if examples is not None and isinstance(examples.inputs, np.ndarray) and len(examples.inputs))
+
+
+def _is_in(inputs: np.ndarray, row: np.ndarray) -> bool:
+    known = inputs.reshape(len(inputs), -1)  # no copy: there may be many
     if known.shape[1:] != row.shape:
         return False
     telling = np.abs(row).argmax()  # a number that few others have: the rest is compared for these alone
-    return bool((known[known[:, telling] == row[telling]] == row).all(axis=1).any())
+    alike = known[_single(known[:, telling]) == row[telling]]
+    return bool((_single(alike) == row).all(axis=1).any())
 
 
-def _flat(rows: Any) -> np.ndarray:
-    """One line for each row, in the precision in which any of them may have been before."""
+def _flat(rows: np.ndarray) -> np.ndarray:
+    """One line for each row."""
+    return _single(np.asarray(rows).reshape(len(rows), -1))
+
+
+def _single(numbers: np.ndarray) -> np.ndarray:
+    """In the precision in which any of them may have been before."""
     with np.errstate(over="ignore"):
-        return np.asarray(rows).reshape(len(rows), -1).astype(np.float32)
+        return numbers.astype(np.float32)

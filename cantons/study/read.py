@@ -70,7 +70,8 @@ def read_raw(path: str | Path) -> dict[str, Any]:
 
 def check_changed(raw: dict[str, Any], changes: Mapping[str, Any], source: str, folder: Path | None) -> WrittenStudy:
     """Change keys of a study as it was written, and check all of it."""
-    for key, value in changes.items():
+    # A stage's keys come last: what they change may be what another key gives to the whole study.
+    for key, value in sorted(changes.items(), key=lambda change: change[0].startswith(f"{STAGE}.")):
         set_key(raw, key, value.table() if isinstance(value, Recipe) else value, source, folder)
     return check_study(raw, source, folder)
 

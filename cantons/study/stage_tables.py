@@ -64,11 +64,15 @@ def _merged(common: Mapping[str, Any], stage: Mapping[str, Any], where: str) -> 
             raise InputError(f"{where}: {unknown('key', key, (*SETTINGS, *PARTS))}")
         if key in WHO and WHO[key] not in stage:
             merged.pop(WHO[key], None)
-        before = common.get(key)
         if value == "none" and key in PARTS:
             merged.pop(key, None)
-        elif key in PARTS and isinstance(value, Mapping) and "name" not in value and isinstance(before, str | Mapping):
-            merged[key] = {**({"name": before} if isinstance(before, str) else before), **value}
         else:
-            merged[key] = value
+            merged[key] = merged_part(common.get(key), value) if key in PARTS else value
     return merged
+
+
+def merged_part(before: Any, own: Any) -> Any:
+    """The table of a part in a stage, where the study has `before`."""
+    if isinstance(own, Mapping) and "name" not in own and isinstance(before, str | Mapping):
+        return {**({"name": before} if isinstance(before, str) else before), **own}
+    return own

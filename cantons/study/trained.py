@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -74,7 +75,8 @@ class Trained(Displayed):
         """The model of one client, by name or number, or the common one: scikit-learn's metrics take it."""
         parts, name = self.parts(client), None if client is None else self.names[self._index(client)]
         return ClientModel(name, self.problem, parts, self.encoding and self.encoding.of(name), self._apply(client),
-                           self.precision, self.input_shape, self.data)
+                           self.precision, self.input_shape,
+                           (lambda: None) if self.data is None else weakref.ref(self.data))
 
     def predict(self, rows: Any, client: int | str | None = None, *, encoded: bool = False) -> np.ndarray:
         """The label of each row, or the number where the model predicts numbers, by the common model or a client's.

@@ -39,7 +39,7 @@ def tune(methods: Sequence[Method], grid: Mapping[str, Sequence[Any]], seeds: in
     for method in methods:
         values = own[method.name]
         if not values:
-            tuned[method.name] = Tuned({}, 1, 0, default_steps=_default_steps(method.study))
+            tuned[method.name] = Tuned({}, 1, 0, default_steps=_default_steps(method.study, {}))
             continue
         by, _, outcomes = sweep(method.study, values, seeds, out / FOLDER / method.folder, {}, watcher,
                                 accept_changes, overwrite=overwrite)
@@ -47,12 +47,14 @@ def tune(methods: Sequence[Method], grid: Mapping[str, Sequence[Any]], seeds: in
         if best.failure:
             raise InputError(f"{method.name}: no value that was tried gives a number: {best.failure}")
         tuned[method.name] = Tuned(best.point, len(outcomes), seeds, by, tuple(at_edge(outcomes)),
-                                   _default_steps(method.study.changed(best.point)))
+                                   _default_steps(method.study.changed(best.point), best.point))
     return [method._replace(study=method.study.changed(tuned[method.name].chosen)) for method in methods], tuned
 
 
-def _default_steps(study: AnyStudy) -> dict[str, Any]:
-    return plain(default_steps(study.algorithm_recipe(), study.algorithm()))
+def _default_steps(study: AnyStudy, tuned: Mapping[str, Any]) -> dict[str, Any]:
+    """In Python a value that was chosen and is the default cannot be told from one that was left alone."""
+    found = default_steps(study.algorithm_recipe(), study.algorithm())
+    return plain({option: value for option, value in found.items() if f"algorithm.{option}" not in tuned})
 
 
 def _own_keys(methods: Sequence[Method], grid: Mapping[str, Sequence[Any]],

@@ -11,8 +11,8 @@ from cantons.study.folder import STAGES, Folder
 
 
 def check_last_stage(path: Path, study: Mapping[str, Any]) -> None:
-    """Refuse a run in stages whose last one has left nothing to read yet; any other run passes."""
-    if not study.get("stages"):
+    """Refuse a run in stages whose last one has not ended, and left nothing to read yet; any other run passes."""
+    if not study.get("stages") or not (path / STAGES).is_dir() or Folder(path).summary_file.exists():
         return
     before = [Folder(path / STAGES / label) for label in study["stages"]]
     ended = sum(stage.summary_file.exists() for stage in before)

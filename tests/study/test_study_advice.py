@@ -70,12 +70,13 @@ def test_a_callback_is_advised_by_a_notice_unless_it_says_otherwise(capsys):
     assert sum(ADVICE in sentence for sentence in heard.sentences) == 1
 
 
-def test_a_run_that_did_little_but_evaluate_says_so():
+def test_a_run_that_did_little_but_evaluate_says_so(tmp_path):
     def rows(*evaluating, training):
         return [{"evaluation_seconds": took, "seconds": training} for took in evaluating]
 
     (said,) = about_evaluations(rows(90.0, 30.0, 30.0, training=2.0))
-    assert said.startswith("3 evaluations took 60 s, and the rounds between them 2 s; evaluate less often")
+    assert said.startswith("2 evaluations after the first one took 60 s, and the rounds 2 s; evaluate less often")
+    assert about_evaluations([{"seconds": 1.0}, {"seconds": 1.0}]) == []  # an older version has not measured it
     for fine in (rows(90.0, training=1.0), rows(1.0, 5.0, training=0.1), rows(1.0, 40.0, 40.0, training=30.0)):
         assert about_evaluations(fine) == []
     problem = ct.logistic(data := ct.digits(clients=3))
@@ -88,4 +89,9 @@ def test_a_run_that_did_little_but_evaluate_says_so():
     for long in (0.0, 1e9):
         with mock.patch("cantons.study.advice.LONG", long), mock.patch("cantons.study.advice.MOSTLY", 0.0):
             ct.run(problem, data, ct.fedavg(), rounds=2, callbacks=[Heard()], progress=None)
-    assert sum("evaluations took" in sentence for sentence in sentences) == 1
+    assert sum("evaluations after" in sentence for sentence in sentences) == 1
+    with mock.patch("cantons.study.advice.LONG", 0.0), mock.patch("cantons.study.advice.MOSTLY", 0.0):
+        for _ in range(2):  # the second time there is nothing to do
+            ct.run(problem, data, ct.fedavg(), rounds=2, callbacks=[Heard()], progress=None, out=tmp_path / "run",
+                   resume=True)
+    assert sum("evaluations after" in sentence for sentence in sentences) == 2

@@ -99,13 +99,34 @@ def test_a_sweep_tells_keys_with_the_same_last_word_apart(made, tmp_path):
     assert "tuner.step_size  step_size" in str(found) and not found.failures
 
 
-@pytest.mark.parametrize("keys, beside, names", [
-    (["rounds", "algorithm.step_size", "problem.model.hidden"], [], ["rounds", "step_size", "hidden"]),
-    (["algorithm.tuner.step_size"], ["algorithm.step_size"], ["tuner.step_size"]),
-    (["algorithm.step_size"], ["algorithm.tuner.step_size"], ["step_size"]),
-    (["problem.rank", "algorithm.rank"], [], ["problem.rank", "algorithm.rank"]),
-    (["a.x.step", "a.y.step", "a.step"], [], ["x.step", "y.step", "step"]),
-    (["algorithm.tuner.name", "name"], ["algorithm.tuner"], ["tuner", "name"]),
+def test_a_sweep_over_a_key_of_a_part_is_not_taken_for_one_over_the_same_key_of_the_whole(made, tmp_path):
+    inner, outer = (ct.sweep(made, {key: [0.1, 0.5]}, seeds=1, out=tmp_path, progress=False)
+                    for key in ("algorithm.tuner.step_size", "algorithm.step_size"))
+    assert "tuner.step_size" in str(inner) and "tuner.step_size" not in str(outer)
+    assert len(list(tmp_path.glob("step_size=*-0"))) == len(list(tmp_path.glob("tuner.step_size=*-0"))) == 2
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_key_below_a_name_that_the_study_gives_to_all_stages(order):
+    raw = {**RAW, "algorithm": {"name": "ffgg", "tuner": "sgd"}, "problem": {"name": "logistic", "split": "adapter"},
+           "stage": [{"name": "a"}, {"name": "b", "algorithm": {"step_size": 0.3}},
+                     {"name": "c", "algorithm": "fedavg"}]}
+    changes = {"stage.a.problem.split.rank": 2, "stage.b.algorithm.tuner.epochs": 3, "algorithm.tuner.batch_size": 5}
+    found = check_study(raw, "s.toml").changed(dict(list(changes.items())[::order])).stages
+    assert found["a"].raw["problem"]["split"] == {"name": "adapter", "rank": 2}
+    assert found["a"].raw["algorithm"]["tuner"] == {"name": "sgd", "batch_size": 5}
+    assert found["b"].raw["algorithm"]["tuner"] == {"name": "sgd", "batch_size": 5, "epochs": 3}
+    assert found["b"].raw["algorithm"]["step_size"] == 0.3 and found["b"].raw["problem"]["split"] == "adapter"
+    with pytest.raises(ct.InputError, match="tuner"):
+        check_study(raw, "s.toml").changed({"stage.c.algorithm.tuner.epochs": 3})
+
+
+@pytest.mark.parametrize("keys, names", [
+    (["rounds", "algorithm.step_size", "problem.model.hidden"], ["rounds", "step_size", "model.hidden"]),
+    (["algorithm.tuner.step_size"], ["tuner.step_size"]),
+    (["problem.rank", "algorithm.rank"], ["problem.rank", "algorithm.rank"]),
+    (["a.x.step", "a.y.step", "a.step"], ["x.step", "y.step", "step"]),
+    (["algorithm.tuner.name", "name"], ["tuner", "name"]),
 ])
-def test_keys_are_as_short_as_they_can_be_told_apart(keys, beside, names):
-    assert list(short_keys(keys, beside).values()) == names
+def test_keys_are_as_short_as_they_can_be_told_apart(keys, names):
+    assert list(short_keys(keys).values()) == names

@@ -1,11 +1,14 @@
 """Models leave: they predict on raw rows where the training file is gone, and where there is no cantons at all."""
 
 import csv as standard_csv
+import gc
 import importlib.util
+import itertools
 import json
 import os
 import subprocess
 import sys
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -97,6 +100,10 @@ def test_rows_of_the_run_s_own_data_are_not_scaled_a_second_time(away):
         for mixed in ([raw, inputs[:1]], [inputs[:1], raw]):  # no more than one is: these are raw rows
             result.predict(np.concatenate(mixed))
         result.predict(np.stack([inputs[:, 0], inputs[:, 1] + 1], axis=1))  # half of a row is no row
+        columns = dict(zip(data.encoding.column_names, inputs.T, strict=True))
+        for named in (columns, [dict(zip(columns, row, strict=True)) for row in inputs[:2].tolist()], inputs.tolist()):
+            with pytest.raises(ct.InputError, match="scaled already"):
+                result.predict(named)
     result.predict(raw)
     result.predict(raw.astype(str))
 
@@ -105,13 +112,43 @@ def test_rows_of_all_sets_are_known_for_the_run_s_own_and_words_are_no_numbers()
     generator = np.random.default_rng(0)
     data = ct.with_validation(ct.federation(generator.normal(size=(60, 2)), np.arange(60) % 2, np.arange(60) % 6, new=2,
                                             test=0.2), 0.2)
+    data = replace(data, central=data.clients.train, sets={"others": data.clients.test})
+    for change in (None, "central", "sets"):  # of these two alone where they are all that holds the rows
+        own = data if change is None else replace(
+            ct.federation(np.zeros((4, 2)), np.zeros(4, int), [0, 0, 1, 1], test=0, classes=2),
+            **{change: getattr(data, change)})
+        rows = data.clients.test.inputs if change == "sets" else data.clients.train.inputs
+        with pytest.raises(ct.InputError, match="scaled already"):
+            refuse_own_rows(own, rows, rows / 2)
     for examples in (data.train, data.test, data.validation, data.new.train, data.new.test):
         rows = np.asarray(examples.inputs)
         with pytest.raises(ct.InputError, match="scaled already"):
             refuse_own_rows(data, rows, rows / 2)
         refuse_own_rows(data, rows, rows)
-        refuse_own_rows(None, rows, rows / 2)
-    refuse_own_rows(data, np.array([["a", "b"]]), np.ones((1, 2)))
+    refuse_own_rows(data, np.zeros((3, 5)), np.ones((3, 5)))  # whoever reads the rows says that they are too long
+
+
+def test_raw_rows_of_few_different_numbers_are_not_taken_for_scaled_ones(tmp_path):
+    """From 0, 1 and 2 to 0, 0.5 and 1: nearly every raw row without a 2 is the scaling of another one."""
+    levels = np.array(list(itertools.product(range(3), repeat=3)))
+    lines = [f"{number % 3},{','.join(map(str, row))},{row.sum()}" for number, row in enumerate(levels)]
+    (tmp_path / "levels.csv").write_text("who,a,b,c,target\n" + "\n".join(lines) + "\n")
+    data = ct.csv(tmp_path / "levels.csv", targets="target", client="who", regression=True, scale="unit", test=0)
+    result = ct.run(ct.regression(data, ct.linear()), data, ct.fedavg(), rounds=1)
+    for row in levels.astype(float):
+        result.predict(row[None])
+    result.predict(levels)
+    with pytest.raises(ct.InputError, match="scaled already"):
+        result.predict(np.array([[0.5, 0.5, 1.0]]))
+
+
+def test_a_client_s_model_does_not_keep_the_data(away):
+    data = ct.digits(clients=3)
+    result = ct.run(ct.logistic(data), data, ct.fedavg(), rounds=1)
+    model, rows, there = result.model.client(1), data.test.inputs[:2].copy(), weakref.ref(data)
+    del data, result
+    gc.collect()
+    assert there() is None and len(model.predict(rows)) == 2
 
 
 def test_rows_of_data_that_nobody_scaled_may_be_given_either_way():

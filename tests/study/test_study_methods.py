@@ -138,7 +138,17 @@ def test_step_sizes_that_were_not_tuned_are_named(here):
     assert "Left at" not in str(ct.compare("study.toml", **{**asked, "method": methods[:1]}, out="no"))
 
 
+def test_in_python_too_a_default_that_tuning_chose_was_not_left_alone(tmp_path):
+    data = ct.digits(clients=4)
+    found = ct.compare(ct.Study(ct.logistic(data), data, ct.fedavg(), rounds=2), algorithm=["fedavg", "fedprox"],
+                       tune={"algorithm.step_size": [0.1, 1e-6]}, seeds=1, tune_seeds=1, out=tmp_path, progress=None)
+    assert all(row["chosen"] == "step_size=0.1" for row in found.rows)
+    assert not any("Left at" in sentence for sentence in found.sentences)
+
+
 def test_step_sizes_that_follow_others_are_not_left_at_a_default():
+    assert default_steps(ct.fedadam(step_size=0.1), {"step_size": 0.1}) == {"server_step_size": 0.01}
+    assert not default_steps(ct.two_way_transfer(step_size=0.1), {"step_size": 0.1}).keys() & {"merge_step_size"}
     assert default_steps(ct.fedalt(), {}) == {"step_size": 0.1}  # nor is the server's one
     assert default_steps(ct.ffgg(tuner="exact"), {"step_size": 0.1}) == {}
     assert default_steps(ct.ffgg(tuner={"name": "optimizer", "steps": 3}), {}) == {

@@ -105,6 +105,22 @@ def test_a_table_that_is_lost_is_made_again(tmp_path):
     assert table.read_bytes() == sound
 
 
+def test_a_run_that_ends_earlier_than_it_was_scored_has_the_tables_of_its_end(tmp_path):
+    """It was to go on, and was stopped behind the evaluation that is not asked for now."""
+    class Stopped(ct.Callback):
+        def evaluated(self, row):
+            if row["round"] == 3:
+                raise KeyboardInterrupt
+
+    sound = play(out=tmp_path / "run", evaluate_every=1)
+    with pytest.raises(KeyboardInterrupt):
+        play(out=tmp_path / "run", rounds=6, evaluate_every=1, callbacks=[Stopped()], resume=True)
+    again = play(out=tmp_path / "run", evaluate_every=1, resume=True)
+    assert again.final["round"] == 2
+    same(again.clients, sound.clients)
+    same(again.new_clients, sound.new_clients)
+
+
 def test_a_run_that_takes_the_place_of_another_leaves_none_of_its_tables(tmp_path):
     play(out=tmp_path / "run")
     play(NOBODY_NEW, out=tmp_path / "run", overwrite=True)

@@ -1,6 +1,7 @@
 """Stages, and runs that begin where another ended: its shared part and every client's private part."""
 
 import json
+import shutil
 import signal
 from dataclasses import replace
 
@@ -258,6 +259,18 @@ def test_a_run_that_stopped_before_the_first_evaluation_of_its_last_stage_says_s
     for ask in (ct.load, lambda path: collect([path])):
         with pytest.raises(ct.InputError, match=r"stopped in stage 3 of 3 \(the last\).*/stages/2-training"):
             ask(folder)
+
+
+def test_of_a_finished_run_and_of_a_stage_nobody_says_that_it_stopped(staged, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(staged.folder, folder)
+    for part in (folder, folder / "stages" / "2-training"):
+        for file in (*(part / "checkpoints").iterdir(), part / "clients.csv"):
+            file.unlink()
+        for ask in (ct.load, lambda path: collect([path])):
+            with pytest.raises(ct.InputError) as refused:
+                ask(part)
+            assert "stopped in stage" not in str(refused.value)
 
 
 def test_every_stage_scores_the_same_sample_of_clients():
