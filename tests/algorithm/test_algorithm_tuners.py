@@ -229,6 +229,9 @@ def test_steps_that_do_not_get_shorter_lead_away_from_a_loss_near_zero_and_have_
         found = tuned(Loss(loss), {**table, "step_size": step_size}, {"a": jnp.full(2, 1e-4)}, singular)
         assert (found.diverged == diverges).all()
         assert (found.private["a"] == 1e-4).all() == diverges
+    for gradual in ("sgd", "momentum"):  # as short as the gradient: these lead away where they are too long
+        found = tuned(Loss(loss), {**table, "optimizer": gradual, "step_size": 3.0}, {"a": jnp.full(2, 1e-4)}, singular)
+        assert found.diverged.all()
 
 
 def test_the_loss_that_may_not_soar_is_that_of_all_examples_however_many():
