@@ -350,7 +350,8 @@ def numbers_of(evaluated: Evaluation, data: ct.Federation, which: str) -> dict[s
     sizes = {"train": data.train.sizes, "validation": data.validation.sizes, "test": data.test.sizes}
     found = {name: weighted(scores[name][which]["accuracy"], sizes[name]) for name in sizes}
     lowest = {"lowest_tenth": float(np.nanpercentile(scores["test"][which]["accuracy"], 10))}
-    return {**found, **lowest, **{name: float(np.nanmean(values)) for name, values in evaluated.clients["clients"].items()}}
+    diagnostics = {name: float(np.nanmean(values)) for name, values in evaluated.clients["clients"].items()}
+    return {**found, **lowest, **diagnostics}
 
 
 def weighted(values: np.ndarray, sizes: Any) -> float:
