@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args
 
 import numpy as np
 
-from cantons.errors import InputError, bind, check_options, shown, unknown
+from cantons.errors import InputError, bind, check_options, shown, unknown, with_article
 
 INT32 = 2**31 - 1  # whole numbers in compiled programs have 32 bits
 TINY, HUGE = 1e-37, 1e38  # what a float32 holds with all its digits
@@ -137,7 +137,7 @@ def check(name: str, hint: Any, value: Any) -> None:
         return
     fitting = [choice for choice in choices if _takes(choice, value)]
     if not fitting:
-        raise OutOfRange(name, value, ", or ".join(filter(None, map(_words, choices))))
+        raise OutOfRange(name, value, ", or ".join(dict.fromkeys(filter(None, map(_words, choices)))))
     refused = None
     for choice in fitting:
         try:
@@ -256,11 +256,13 @@ def _words(choice: Any) -> str:
     if span is not None:
         return f"a whole number, {span}" if kind is int else str(span)
     if named is not None:
-        return f"a {named.kind}: one of {', '.join(map(repr, sorted(named.known)))}"
+        return f"{with_article(named.kind)}: one of {', '.join(map(repr, sorted(named.known)))}"
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(repr, get_args(kind)))}"
     if _is_list(kind):
         (inner,) = get_args(kind)
+        if named_in(inner) is not None:  # said of one, where one alone will do
+            return "a list of these"
         return f"a list of {'whole ' if _bare(inner) is int else ''}numbers, each {note(inner, Range)}"
     return {NoneType: "none", str: "a string", bool: "true or false"}.get(kind, "")
 

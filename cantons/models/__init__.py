@@ -1,5 +1,6 @@
 """Owns: networks as pure functions of a dict of arrays. May import: ranges, protocol, errors."""
 
+from cantons.models.augment import AUGMENTATIONS, Augment, augmented, written_augment
 from cantons.models.base import Architecture, Model, Named
 from cantons.models.conv import cnn
 from cantons.models.dense import linear, mlp
@@ -9,5 +10,5 @@ from cantons.models.resnet import resnet18
 from cantons.models.text import embedding
 from cantons.models.transformer import transformer
 
-__all__ = ["ARCHITECTURES", "Architecture", "Model", "Named", "architecture", "cnn", "embedding", "gru",
-           "linear", "mlp", "resnet18", "transformer"]
+__all__ = ["ARCHITECTURES", "AUGMENTATIONS", "Architecture", "Augment", "Model", "Named", "architecture", "augmented",
+           "cnn", "embedding", "gru", "linear", "mlp", "resnet18", "transformer", "written_augment"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from cantons.errors import InputError, unknown
-from cantons.models import Architecture, Model, Named, architecture
+from cantons.models import Architecture, Augment, Model, Named, architecture, augmented, written_augment
 from cantons.models import linear as linear_model
 from cantons.problem.arguments import made_for_data
 from cantons.problem.assemble import assemble, convex_if_linear
@@ -27,10 +27,13 @@ MODELS = ("model", "shared_model", "private_model")  # the options of a problem 
 
 @checked
 @made_for_data
-def classification(data: Shaped, model: Architecture, *, split: Split = "none", l2: NonNegative = 0.0) -> Problem:
+def classification(data: Shaped, model: Architecture, *, split: Split = "none", l2: NonNegative = 0.0,
+                   augment: Augment | None = None) -> Problem:
     """Softmax cross-entropy with integer labels; scores the loss and the accuracy.
 
     Where an example has several labels, such as one per token, those that are -1 are neither trained on nor scored.
+
+    augment: how images are changed at random in training: "crop", "flip", a table with options, or a list of these.
     """
     if data.classes is None:
         raise InputError("classification needs a number of classes, and this data has classes=None; "
@@ -41,8 +44,9 @@ def classification(data: Shaped, model: Architecture, *, split: Split = "none", 
              "split": split if isinstance(split, str) else dict(split), "l2": l2}
     if unlabelled := getattr(data, "unlabelled", False):
         about |= {"unlabelled": True}
-    network = model(tuple(data.input_shape), data.classes)
-    problem = assemble(network, LOSSES["masked_softmax" if unlabelled else "softmax"], split, l2, _spec(about, model))
+    network = augmented(model(tuple(data.input_shape), data.classes), augment, data.input_shape)
+    problem = assemble(network, LOSSES["masked_softmax" if unlabelled else "softmax"], split, l2,
+                       _spec(about, model, augment))
     if data.classes == 2:
         problem = problem._replace(set_metrics={"auc": area_under_curve(problem.predict)},
                                    maximise=(*problem.maximise, "auc"))
@@ -52,14 +56,17 @@ def classification(data: Shaped, model: Architecture, *, split: Split = "none", 
 @checked
 @made_for_data
 def regression(data: Shaped, model: Architecture, *, split: Split = "none", labels: Literal["real", "sign"] = "real",
-               l2: NonNegative = 0.0) -> Problem:
-    """Squared error of one output, predicted as [B]; scores accuracy too if `labels` are "sign": -1 and 1."""
+               l2: NonNegative = 0.0, augment: Augment | None = None) -> Problem:
+    """Squared error of one output, predicted as [B]; scores accuracy too if `labels` are "sign": -1 and 1.
+
+    augment: how images are changed at random in training: "crop", "flip", a table with options, or a list of these.
+    """
     check_targets(data)
     about = {"name": "regression", "input_shape": list(data.input_shape), "labels": labels,
              "split": split if isinstance(split, str) else dict(split), "l2": l2}
-    network = _single(model(tuple(data.input_shape), 1))
+    network = augmented(_single(model(tuple(data.input_shape), 1)), augment, data.input_shape)
     loss = SQUARED_SIGN if labels == "sign" else LOSSES["squared"]
-    problem = assemble(network, loss, split, l2, _spec(about, model))
+    problem = assemble(network, loss, split, l2, _spec(about, model, augment))
     return problem._replace(convex=convex_if_linear(model, l2, split), numeric_targets=True)
 
 
@@ -94,9 +101,12 @@ def problem_from_spec(spec: Mapping[str, Any]) -> Problem:
     return PROBLEMS[name](shapes, **models, **options)
 
 
-def _spec(about: dict[str, Any], model: Architecture) -> dict[str, Any] | None:
-    """Plain names and numbers, fit for TOML and JSON; None for an architecture that has no name."""
-    return {**about, "model": {"name": model.name, **model.options}} if isinstance(model, Named) else None
+def _spec(about: dict[str, Any], model: Architecture, augment: Augment | None) -> dict[str, Any] | None:
+    """Plain names and numbers, fit for TOML and JSON; None for what has no name."""
+    changes = written_augment(augment)
+    if changes is None or not isinstance(model, Named):
+        return None
+    return {**about, **changes, "model": {"name": model.name, **model.options}}
 
 
 def _single(model: Model) -> Model:
