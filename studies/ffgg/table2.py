@@ -14,6 +14,8 @@ accuracies on the clients' test rows, weighted by how many they have.
     maps        the same images dealt out at random, and each client has a permutation of the labels of its own
     chars74k    a limit case: 62 characters and one image of each, so that no client has seen its test classes at home
     blogs       the next word of an author: 20 words in a row, the 2,000 most frequent ones, in place of Stack Overflow
+    writers     mnist with the filter of E.5.3: writers with 100 images to train on and 25 to be tested with
+    crops       cifar with random crops and flips in training, as in E.5.2
     resnet      mnist with ResNet-18; one seed, one step size, few rounds: for an accelerator
     words       blogs with a transformer of four blocks and 10,000 words; the same
     digits      small, comes with the library: what --quick takes
@@ -65,6 +67,7 @@ class Settings(NamedTuple):
     clip: float = 1.0  # no gradient is longer: without it, one seed of FedAvg in three fell apart at a step of 0.3
     seeds: int = 3
     scored: int | None = None  # clients that are scored; all if None
+    augment: tuple[str, ...] = ()  # how images change in training
     methods: tuple[str, ...] | None = None  # all if None
 
 
@@ -85,10 +88,10 @@ class Task(NamedTuple):
 # The data
 
 
-def mnist(folder: Path) -> Task:
+def mnist(folder: Path, least: int = 100) -> Task:
     with np.load(folder / "mnist.npz", allow_pickle=False) as file:
         images, labels, writer = (file[key][:60_000] for key in ("x", "y", "writer"))
-    chosen = np.isin(writer, np.flatnonzero(np.bincount(writer) >= 100))
+    chosen = np.isin(writer, np.flatnonzero(np.bincount(writer) >= least))
     data = ct.federation(as_images(images[chosen].reshape(-1, 28, 28)), labels[chosen].astype(np.int32),
                          writer[chosen], classes=10, test=TEST, name="mnist")
     return Task(data, ct.cnn(), Settings())
@@ -104,6 +107,17 @@ def cifar(folder: Path, maps: bool = False) -> Task:
         labels = permutations[clients, labels]
     data = ct.federation(as_images(images), labels, clients, classes=10, test=TEST, name="maps" if maps else "cifar")
     return Task(data, ct.cnn(), Settings(rates=(0.1, 0.3, 1.0)) if maps else Settings())
+
+
+def writers(folder: Path) -> Task:
+    task = mnist(folder, least=125)
+    return task._replace(settings=task.settings._replace(rates=(0.3,), first_rates=(0.3,), seeds=1))
+
+
+def crops(folder: Path) -> Task:
+    task = cifar(folder)
+    return task._replace(settings=task.settings._replace(
+        augment=("crop", "flip"), first_rates=(0.1,), rates=(0.1,), seeds=1, methods=FEW))
 
 
 def chars74k(folder: Path) -> Task:
@@ -146,8 +160,8 @@ def as_images(pixels: np.ndarray) -> np.ndarray:
 
 SETS: dict[str, Callable[[Path], Task]] = {
     "mnist": mnist, "cifar": cifar, "maps": partial(cifar, maps=True), "chars74k": chars74k, "blogs": blogs,
-    "resnet": resnet, "words": words, "digits": digits}
-ALONE = ("resnet", "words", "digits")  # those that are asked for by name
+    "writers": writers, "crops": crops, "resnet": resnet, "words": words, "digits": digits}
+ALONE = ("writers", "crops", "resnet", "words", "digits")  # those that are asked for by name
 
 
 # The methods
@@ -240,7 +254,7 @@ class Study:
         self.cell = kit.Cells(folder, task.settings, watch, minutes)
 
     def problem(self, split: str) -> ct.Problem:
-        return ct.classification(self.data, self.task.model, split=split)
+        return ct.classification(self.data, self.task.model, split=split, augment=list(self.task.settings.augment))
 
     def session(self, problem: ct.Problem, recipes: Sequence[Recipe], seeds: Sequence[int], cohort: int | None,
                 rounds: int) -> Any:
@@ -389,7 +403,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     there = (given.data / "mnist.npz").exists() and not given.quick
     for name in given.sets or ([key for key in SETS if key not in ALONE] if there else ["digits"]):
         task = SETS[name](given.data)
-        study = Study(name, task._replace(settings=QUICK) if given.quick else task, given.out / name, watch,
+        study = Study(name, task._replace(settings=QUICK._replace(augment=task.settings.augment)) if given.quick
+                      else task, given.out / name, watch,
                       given.minutes)
         watch(study.data.describe().splitlines()[0])
         rows: dict[str, list[dict[str, Any]]] = {}
