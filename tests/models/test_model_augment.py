@@ -117,7 +117,7 @@ def test_two_devices_draw_what_one_draws():
     (3, "augment is 3; give an augmentation: one of 'crop', 'flip', or a list of these, or none"),
     (["flip", 3], r"augment\[1\] is 3; give an augmentation: one of 'crop', 'flip'\."),
     (lambda key, images: images[:, 1:], r"makes inputs of shape \(5, 6\) from \(6, 6\); give one that keeps"),
-], ids=str)
+], ids=lambda value: getattr(value, "__name__", str(value)))
 def test_what_is_no_augmentation_is_refused(augment, sentence):
     with pytest.raises(ct.InputError, match=sentence):
         ct.classification(Shapes((6, 6), 3), ct.cnn(channels=[2], dense=4), augment=augment)
