@@ -14,8 +14,8 @@ accuracies on the clients' test rows, weighted by how many they have.
     maps        the same images dealt out at random, and each client has a permutation of the labels of its own
     chars74k    a limit case: 62 characters and one image of each, so that no client has seen its test classes at home
     blogs       the next word of an author: 20 words in a row, the 2,000 most frequent ones, in place of Stack Overflow
-    writers     mnist with the filter of E.5.3: writers with 100 images to train on and 25 to be tested with
-    crops       cifar with random crops and flips in training, as in E.5.2
+    writers     mnist with the filter of E.5.3: writers with 100 images for training and validation, and 25 for the test
+    crops       cifar with random crops and flips in training, as in E.5.2; both with one seed and one step size
     resnet      mnist with ResNet-18; one seed, one step size, few rounds: for an accelerator
     words       blogs with a transformer of four blocks and 10,000 words; the same
     digits      small, comes with the library: what --quick takes
@@ -75,6 +75,8 @@ FEW = ("FedAvg", "FedAvg + tuning", "FFGG (input)", "FFGG (output)", "FFGG (adap
        "FedSim (output)")
 TEXT = Settings(cohort=50, batch_size=64, first_rates=(0.3, 1.0, 3.0), rates=(0.1, 0.3, 1.0),
                 server=("adam", 5e-3, 5e-4), clip=0.1, rounds=100, local_epochs=10)
+ALIKE = ("FedAvg", "FedAvg + tuning", "FedAvg to its end + tuning", "FFGG (output)", "FedAlt (output)",
+         "FedSim (output)", "FedSim (output), clients alike")
 QUICK = Settings(cohort=4, most=20, every=10, rounds=6, local_epochs=4, first_rates=(0.1, 0.3), rates=(0.03, 0.1),
                  seeds=2, methods=("FedAvg", "FedAvg + tuning", "FFGG (adapter)", "FedAlt (output)"))
 
@@ -111,13 +113,13 @@ def cifar(folder: Path, maps: bool = False) -> Task:
 
 def writers(folder: Path) -> Task:
     task = mnist(folder, least=125)
-    return task._replace(settings=task.settings._replace(rates=(0.3,), first_rates=(0.3,), seeds=1))
+    return task._replace(settings=task.settings._replace(first_rates=(0.3,), rates=(0.3,), seeds=1, methods=ALIKE))
 
 
 def crops(folder: Path) -> Task:
     task = cifar(folder)
     return task._replace(settings=task.settings._replace(
-        augment=("crop", "flip"), first_rates=(0.1,), rates=(0.1,), seeds=1, methods=FEW))
+        augment=("crop", "flip"), first_rates=(0.1,), rates=(0.1,), seeds=1, methods=ALIKE))
 
 
 def chars74k(folder: Path) -> Task:
@@ -187,9 +189,11 @@ class Methods:
         self.steps = settings.epochs * max(1, round(mean / settings.batch_size))
         self.known: dict[str, Callable[[float], Method]] = {
             "FedAvg": self.fedavg, "local": self.local, "FedAvg + tuning": self.tuned,
+            "FedAvg to its end + tuning": self.tuned_at_its_end,
             **{f"FFGG ({split})": partial(self.ffgg, split) for split in SPLITS},
             **{f"FedAlt ({split})": partial(self.fedalt, split) for split in SPLITS},
-            **{f"FedSim ({split})": partial(self.fedsim, split) for split in SPLITS}}
+            **{f"FedSim ({split})": partial(self.fedsim, split) for split in SPLITS},
+            "FedSim (output), clients alike": partial(self.fedsim, "output", weighting="uniform")}
 
     def work(self, rate: float) -> dict[str, Any]:
         optimizer, _, later = self.settings.server
@@ -215,6 +219,9 @@ class Methods:
                                    batch_size=self.settings.batch_size, clip_norm=self.settings.clip)
         return Method("none", None, final, 0, self.settings.cohort)
 
+    def tuned_at_its_end(self, rate: float) -> Method:
+        return self.fedavg(rate)._replace(final=self.tuned(rate).final)
+
     def tuner(self, rate: float, epochs: int) -> dict[str, Any]:
         return {"name": "sgd", "epochs": epochs, "batch_size": self.settings.batch_size, "step_size": rate,
                 "clip_norm": self.settings.clip}
@@ -231,8 +238,8 @@ class Methods:
         return self.private(split, ct.fedalt(**self.work(rate), private_steps=self.steps, steps=self.steps,
                                              state="none", weighting="batches"), rate)
 
-    def fedsim(self, split: str, rate: float) -> Method:
-        return self.private(split, ct.fedsim(**self.work(rate), steps=self.steps, state="none", weighting="batches"),
+    def fedsim(self, split: str, rate: float, weighting: str = "batches") -> Method:
+        return self.private(split, ct.fedsim(**self.work(rate), steps=self.steps, state="none", weighting=weighting),
                             rate)
 
 
@@ -403,9 +410,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     there = (given.data / "mnist.npz").exists() and not given.quick
     for name in given.sets or ([key for key in SETS if key not in ALONE] if there else ["digits"]):
         task = SETS[name](given.data)
-        study = Study(name, task._replace(settings=QUICK._replace(augment=task.settings.augment)) if given.quick
-                      else task, given.out / name, watch,
-                      given.minutes)
+        if given.quick:
+            task = task._replace(settings=QUICK._replace(augment=task.settings.augment))
+        study = Study(name, task, given.out / name, watch, given.minutes)
         watch(study.data.describe().splitlines()[0])
         rows: dict[str, list[dict[str, Any]]] = {}
         try:
