@@ -15,7 +15,8 @@ accuracies on the clients' test rows, weighted by how many they have.
     chars74k    a limit case: 62 characters and one image of each, so that no client has seen its test classes at home
     blogs       the next word of an author: 20 words in a row, the 2,000 most frequent ones, in place of Stack Overflow
     writers     mnist with the filter of E.5.3: writers with 100 images for training and validation, and 25 for the test
-    crops       cifar with random crops and flips in training, as in E.5.2; both with one seed and one step size
+    crops       cifar with random crops and flips in training, as in E.5.2
+    plain       cifar without them, beside it; these three with one seed and one step size
     resnet      mnist with ResNet-18; one seed, one step size, few rounds: for an accelerator
     words       blogs with a transformer of four blocks and 10,000 words; the same
     digits      small, comes with the library: what --quick takes
@@ -116,10 +117,10 @@ def writers(folder: Path) -> Task:
     return task._replace(settings=task.settings._replace(first_rates=(0.3,), rates=(0.3,), seeds=1, methods=ALIKE))
 
 
-def crops(folder: Path) -> Task:
+def crops(folder: Path, augment: tuple[str, ...] = ("crop", "flip")) -> Task:
     task = cifar(folder)
     return task._replace(settings=task.settings._replace(
-        augment=("crop", "flip"), first_rates=(0.1,), rates=(0.1,), seeds=1, methods=ALIKE))
+        augment=augment, first_rates=(0.1,), rates=(0.1,), seeds=1, methods=ALIKE))
 
 
 def chars74k(folder: Path) -> Task:
@@ -162,8 +163,9 @@ def as_images(pixels: np.ndarray) -> np.ndarray:
 
 SETS: dict[str, Callable[[Path], Task]] = {
     "mnist": mnist, "cifar": cifar, "maps": partial(cifar, maps=True), "chars74k": chars74k, "blogs": blogs,
-    "writers": writers, "crops": crops, "resnet": resnet, "words": words, "digits": digits}
-ALONE = ("writers", "crops", "resnet", "words", "digits")  # those that are asked for by name
+    "writers": writers, "crops": crops, "plain": partial(crops, augment=()), "resnet": resnet, "words": words,
+    "digits": digits}
+ALONE = ("writers", "crops", "plain", "resnet", "words", "digits")  # those that are asked for by name
 
 
 # The methods
