@@ -62,6 +62,15 @@ def with_article(word: str) -> str:
     return f"{'an' if word[:1].lower() in 'aeiou' else 'a'} {word}"
 
 
+def first_line(error: Exception) -> str:
+    """What a stranger's code raised, in a sentence of ours.
+
+    >>> first_line(ValueError("no such axis:\\n 5"))
+    'ValueError: no such axis'
+    """
+    return f"{type(error).__name__}: {error}".strip().splitlines()[0].rstrip(".:")
+
+
 def listed(names: Sequence[str], most: int = 5) -> str:
     """Some names in a sentence, and how many more there are.
 

@@ -1,7 +1,7 @@
 """Augmentation: images that are changed at random while a network is trained, in ways that leave their labels alone.
 
-Each step draws anew, for every image. Predictions and scores see images as they are, and so do the tuners that search
-with all of a client's examples: newton, newton_cg and lbfgs.
+Each step draws anew, for every image. Predictions and scores see images as they are, and so do the tuners that solve
+for all of a client's examples at once: cg, exact, lbfgs, newton and newton_cg.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import jax
 import jax.numpy as jnp
 
-from cantons.errors import InputError
+from cantons.errors import InputError, first_line, with_article
 from cantons.models.base import Model
 from cantons.protocol import Array, Key
 from cantons.ranges import Count, Named, checked
@@ -59,7 +59,7 @@ def augmented(model: Model, augment: Augment | None, input_shape: Sequence[int])
     if not changes:
         return model
     for change in changes:
-        _check_shape(change, (1, *input_shape))
+        _check_shape(change, tuple(input_shape))
 
     def train(params, inputs, key):
         for number, change in enumerate(changes):
@@ -99,7 +99,24 @@ def _size(images: Array) -> tuple[int, int]:
 
 
 def _check_shape(change: Augmentation, shape: tuple[int, ...]) -> None:
-    changed = jax.eval_shape(change, jax.random.key(0), jax.ShapeDtypeStruct(shape, jnp.float32))
-    if changed.shape != shape:
-        raise InputError(f"an augmentation makes inputs of shape {changed.shape[1:]} from {shape[1:]}; give one that "
-                         "keeps their shape.")
+    images = jax.ShapeDtypeStruct((2, *shape), jnp.float32)
+    try:
+        changed = jax.eval_shape(lambda images: change(jax.random.key(0), images), images)  # a key here wakes no device
+    except InputError:
+        raise
+    except Exception as error:  # whatever a stranger's function raises
+        raise InputError(f"an augmentation cannot change {_written(images)} ({first_line(error)}); it takes (key, "
+                         "images), and gives images of that shape, in JAX.") from error
+    if _written(changed) != _written(images):
+        raise InputError(f"an augmentation makes {_written(changed)} from {_written(images)}; give one that keeps the "
+                         "shape and the type of images.")
+
+
+def _written(images: Any) -> str:
+    """
+    >>> _written(jnp.zeros((2, 5))), _written([])
+    ('float32[2, 5]', 'a list')
+    """
+    if not hasattr(images, "dtype"):
+        return with_article(type(images).__name__)
+    return f"{images.dtype.name}{list(images.shape)}"

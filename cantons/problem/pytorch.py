@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from cantons.errors import InputError, listed, with_article
+from cantons.errors import InputError, first_line, listed, with_article
 from cantons.models import Model
 from cantons.problem.losses import PerExample
 from cantons.problem.split import Split
@@ -142,7 +142,7 @@ def _trace(call: Call, params: dict[str, np.ndarray], rows: PyTree, training: bo
         try:
             program = str(jax.make_jaxpr(outputs)(params, inputs, jax.random.key(0)))
         except Exception as error:  # whatever a stranger's module raises
-            raise InputError(f"JAX cannot trace the PyTorch module with a batch of {size} ({_first_line(error)}). "
+            raise InputError(f"JAX cannot trace the PyTorch module with a batch of {size} ({first_line(error)}). "
                              f"{CANNOT_TRACE}") from error
         if called.changed:
             raise InputError(f"the PyTorch module changes {listed(called.changed)} when it is called; "
@@ -172,7 +172,7 @@ def _call_in_torch(torch: Any, network: Any, rows: PyTree) -> Any:
             network.eval()
             return network(**inputs) if isinstance(inputs, Mapping) else network(inputs)
     except Exception as error:  # whatever a stranger's module raises
-        raise InputError(f"the PyTorch module cannot be called with the example ({_first_line(error)}); give a batch "
+        raise InputError(f"the PyTorch module cannot be called with the example ({first_line(error)}); give a batch "
                          "of inputs as it takes them.") from error
 
 
@@ -194,8 +194,4 @@ def _check_rows(apply: Callable[[PyTree, PyTree], Any], params: PyTree, inputs: 
         jax.eval_shape(apply, params, inputs)
     except Exception as error:  # whatever a stranger's module raises
         raise InputError(f"a row of the inputs has shape {shapes[0]}, and the PyTorch module was given an example with "
-                         f"rows of shape {shapes[1]}; it does not take both ({_first_line(error)}).") from error
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".strip().splitlines()[0].rstrip(".:")
+                         f"rows of shape {shapes[1]}; it does not take both ({first_line(error)}).") from error

@@ -260,7 +260,8 @@ class Study:
         self.name, self.folder, self.watch = name, folder, watch
         self.task, self.methods = task, Methods(task)
         self.data = with_validation(task.data, VALIDATION)
-        self.cell = kit.Cells(folder, task.settings, watch, minutes)
+        settings = task.settings._replace(methods=None)  # one row more leaves the others as they are
+        self.cell = kit.Cells(folder, settings, watch, minutes)
 
     def problem(self, split: str) -> ct.Problem:
         return ct.classification(self.data, self.task.model, split=split, augment=list(self.task.settings.augment))

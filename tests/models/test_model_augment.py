@@ -116,7 +116,13 @@ def test_two_devices_draw_what_one_draws():
     ({"name": "crop", "padding": 6}, "crop has a padding of 6, and images are 6 x 6: nothing might be left of one"),
     (3, "augment is 3; give an augmentation: one of 'crop', 'flip', or a list of these, or none"),
     (["flip", 3], r"augment\[1\] is 3; give an augmentation: one of 'crop', 'flip'\."),
-    (lambda key, images: images[:, 1:], r"makes inputs of shape \(5, 6\) from \(6, 6\); give one that keeps"),
+    (lambda key, images: images[:, 1:], r"makes float32\[2, 5, 6\] from float32\[2, 6, 6\]; give one that keeps"),
+    (lambda key, images: images[:1], r"makes float32\[1, 6, 6\] from float32\[2, 6, 6\]; give one that keeps"),
+    (lambda key, images: images.astype(int), r"makes int32\[2, 6, 6\] from float32\[2, 6, 6\]; give one that keeps"),
+    (lambda key, images: (images, images), "makes a tuple from float32"),
+    (lambda images: images, r"cannot change float32\[2, 6, 6\] \(TypeError: .*\); it takes \(key, images\)"),
+    (lambda key, images: images[:, :, :, ::-1], r"cannot change float32\[2, 6, 6\] \(IndexError: .*\); it takes"),
+    (lambda key, images: np.asarray(images), r"cannot change float32\[2, 6, 6\] \(TracerArrayConversionError: "),
 ], ids=lambda value: getattr(value, "__name__", str(value)))
 def test_what_is_no_augmentation_is_refused(augment, sentence):
     with pytest.raises(ct.InputError, match=sentence):

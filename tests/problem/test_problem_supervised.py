@@ -134,7 +134,7 @@ def test_building_a_problem_wakes_no_device():
 import equinox, jax
 from cantons.models import cnn
 from cantons.problem import Shapes, classification, from_equinox
-classification(Shapes((8, 8), 3), cnn(), split="input")
+classification(Shapes((8, 8), 3), cnn(), split="input", augment=["crop", "flip"])
 from_equinox(lambda key: equinox.nn.MLP(4, 3, 6, 1, key=key), split="layers/0/*")
 try:
     jax.devices()
