@@ -44,7 +44,9 @@ def text(
 ) -> Federation:
     """Text by author, in examples that follow each other without overlap; the target is what comes after each token.
 
-    path: a folder with one .txt file per author, or an archive as `read_authors` takes it.
+    path: a folder with one .txt file per author; or an .npz archive with UTF-8 bytes as `text` and `client_start`,
+        where each author's begin, with the end of the last one, or `post_start`, where each post begins, and
+        `post_author`, its author's number.
     tokens: "characters", or "words" in lower case.
     length: how many tokens an example has.
     vocabulary: how many tokens are known, the most frequent ones of the training clients; token 0, which stands for
