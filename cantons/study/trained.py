@@ -15,7 +15,7 @@ from cantons.data import with_keys
 from cantons.data.encoding import Encoding
 from cantons.display import Displayed, Table
 from cantons.engine import Arrays, is_shared_model, message_held, personal_models, seed_keys
-from cantons.errors import InputError, listed
+from cantons.errors import InputError, amount, listed
 from cantons.protocol import Algorithm, Datacenter, Key, Problem, PyTree, Snapshot, State
 from cantons.study.client_model import ClientModel, parameters, words_of
 from cantons.study.client_names import index_of
@@ -177,7 +177,7 @@ class Trained(Displayed):
                 ["private part", parameters(self.snapshot.start_private)],
                 ["clients", listed(self.names) if known else "unknown: the data is not there"],
                 ["use", "predict(rows) as a stranger; predict(rows, client=NAME) as one of the clients"]]
-        return f"model of {self.population} clients, trained for {int(self.state.round)} rounds", rows
+        return f"model of {amount(self.population, 'client')}, trained for {amount(self.state.round, 'round')}", rows
 
     def _apply(self, client: int | str | None) -> Callable[..., PyTree]:
         """(shared, private, inputs) -> outputs, for one of the clients or for nobody in particular."""
