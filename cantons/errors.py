@@ -7,6 +7,7 @@ import inspect
 import numbers
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
+from typing import SupportsIndex
 
 RENAMED = {"blended": "synthetic_mixture", "moving": "drifting_targets"}  # what parts were once called -> their names
 LISTED = 700  # letters of a list of names in a sentence
@@ -69,6 +70,15 @@ def first_line(error: Exception) -> str:
     'ValueError: no such axis'
     """
     return f"{type(error).__name__}: {error}".strip().splitlines()[0].rstrip(".:")
+
+
+def amount(number: SupportsIndex, thing: str) -> str:
+    """So many things, in a sentence.
+
+    >>> amount(1, "round"), amount(1200, "class")
+    ('1 round', '1200 classes')
+    """
+    return f"{number} {thing}" + ("" if number == 1 else "es" if thing.endswith("s") else "s")
 
 
 def listed(names: Sequence[str], most: int = 5) -> str:

@@ -26,8 +26,9 @@ from cantons.algorithm import ALGORITHMS
 from cantons.attack import ATTACKS
 from cantons.cli.main import cantons
 from cantons.clock import CLOCKS
-from cantons.study.describe import option_meanings
+from cantons.study.describe import describe_options, option_meanings
 from cantons.study.read import check_study
+from cantons.study.registry import REGISTRY, part
 
 CHOSEN = ALGORITHMS | CLOCKS | RULES | ATTACKS
 ROOT = Path(__file__).resolve().parents[1]
@@ -130,6 +131,12 @@ def test_every_option_of_a_part_that_is_chosen_has_a_meaning(name):
     choose = CHOSEN[name]
     silent = set(choose.__signature__.parameters) - set(option_meanings(choose))
     assert not silent, f"write a line 'option: meaning' in the docstring of {name}, or of a group, for {silent}"
+
+
+@pytest.mark.parametrize("kind, name", [(kind, name) for kind in ("problem", "model") for name in REGISTRY[kind]])
+def test_every_option_of_a_problem_or_a_model_has_a_meaning(kind, name):
+    silent = [option.name for option in describe_options(part(kind, name)) if not option.meaning]
+    assert not silent, f"write a line 'option: meaning' in the docstring of {name} for {silent}"
 
 
 @pytest.mark.parametrize("study", sorted((ROOT / "studies").rglob("*.toml")), ids=lambda path: path.stem)

@@ -285,7 +285,7 @@ def check(name: str, changes: tuple[str, ...]) -> None:
 @cantons.command()
 @click.argument("rows", type=click.Path(path_type=Path))
 @click.option("--run", "folder", type=click.Path(path_type=Path), required=True, help="The run folder.")
-@click.option("--client", help="Predict as this client, by name or number; else as a stranger.")
+@click.option("--client", help="Predict as this client; else as a stranger.")
 @click.option("--keep", multiple=True, metavar="COLUMN", help="Begin each line with what this column of ROWS has, such "
               "as an id; may be repeated.")
 @click.option("--each", is_flag=True, help="Print the probability of every class.")
@@ -323,7 +323,7 @@ def predict(rows: Path, folder: Path, client: str | None, keep: tuple[str, ...],
 
 @cantons.command()
 @click.option("--run", "folder", type=click.Path(path_type=Path), required=True, help="The run folder.")
-@click.option("--client", help="Write this client's model, by name or number, as one that runs without cantons.")
+@click.option("--client", help="Write this client's model, as one that runs without cantons.")
 @click.option("--common", is_flag=True, help="Write the model that a stranger gets, as one that runs without cantons.")
 @click.option("--onnx", is_flag=True, help="With --client or --common: write an ONNX file too.")
 @click.option("--out", type=click.Path(path_type=Path),

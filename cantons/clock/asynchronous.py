@@ -17,7 +17,7 @@ import numpy as np
 
 from cantons.clock.durations import Durations, durations_of
 from cantons.clock.staleness import Staleness, staleness_of
-from cantons.errors import InputError
+from cantons.errors import InputError, amount
 from cantons.protocol import Algorithm, Array, Asynchronous, Averages, Clock, Event, Job, Key, Plan, PyTree, keep
 from cantons.ranges import INT32, Count
 from cantons.recipe import clock
@@ -67,8 +67,8 @@ def asynchronous(population: int, *, concurrency: Count | None = None, buffer: C
     """
     concurrency = population if concurrency is None else concurrency
     if concurrency > population:
-        raise InputError(f"concurrency is {concurrency} but there are only {population} clients; give at most "
-                         f"{population}.")
+        raise InputError(f"concurrency is {concurrency} but there are only {amount(population, 'client')}; "
+                         f"give at most {population}.")
     if buffer > concurrency:
         raise InputError(f"buffer is {buffer} but only {concurrency} jobs are under way at a time; give at most "
                          f"{concurrency}.")

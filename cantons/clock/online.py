@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cantons.clock.rounds import read_trace
-from cantons.errors import InputError, Notice, at_least
+from cantons.errors import InputError, Notice, amount, at_least
 from cantons.memory import require
 from cantons.protocol import Algorithm, Array, Clock, Key, Online, Plan, adds
 from cantons.ranges import INT32, Count, Fraction, Keys, Range, Seed, Whole
@@ -83,7 +83,7 @@ def online(population: int, arrivals: np.ndarray | None = None, *, uplink: Delay
     if max_delay is not None:
         at_least("max_delay", max_delay, int(max(up.max(), down.max())))
     if counted is not None and counted > population:
-        raise InputError(f"counted is {counted} but there are only {population} clients.")
+        raise InputError(f"counted is {counted} but there are only {amount(population, 'client')}.")
     meets, period, chance, gap = _read_sync(sync)
     arrays = Arrays(up, down, trace, arrival, _client_weights(weights, trace, arrival, population), meets, period,
                     chance)
@@ -106,7 +106,7 @@ def online(population: int, arrivals: np.ndarray | None = None, *, uplink: Delay
         if recorded and trace is not None:
             _warn_of_repeats(len(trace), rounds, batch)
         if gap is not None and gap > max(rounds, 1):
-            raise InputError(f"sync is {gap} but there are only {rounds} steps: clients would never meet.")
+            raise InputError(f"sync is {gap} but there are only {amount(rounds, 'step')}: clients would never meet.")
         if label_delay and algorithm.score is not None:
             raise InputError("the algorithm is scored by what it does in a step and learns from that at once; use "
                              "label_delay = 0.")

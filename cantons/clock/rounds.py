@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from cantons.errors import InputError
+from cantons.errors import InputError, amount
 from cantons.protocol import Array, Clock, Groups, Key, Plan
 from cantons.ranges import Count, check
 from cantons.recipe import clock
@@ -35,7 +35,8 @@ def rounds(population: int, groups: Groups | None = None, *, cohort: Count | Map
     if cohort is None:
         cohort = population
     if cohort > population and not replace:
-        raise InputError(f"cohort is {cohort} but there are only {population} clients; give at most {population}.")
+        raise InputError(f"cohort is {cohort} but there are only {amount(population, 'client')}; give at "
+                         f"most {population}.")
     if available is not None:
         if replace:
             raise InputError("an availability trace is drawn from without replacement; set replace = false.")
@@ -63,8 +64,8 @@ def _cohorts_of_groups(population: int, groups: Groups | None, cohort: Mapping[s
     for name, count, ids in zip(groups.names, counts, members, strict=True):
         check(f"cohort.{name}", Count, count)
         if count > len(ids):
-            raise InputError(f"cohort.{name} is {count} but the group has only {len(ids)} clients; give at most "
-                             f"{len(ids)}.")
+            raise InputError(f"cohort.{name} is {count} but the group has only {amount(len(ids), 'client')}; give "
+                             f"at most {len(ids)}.")
 
     def sample(members: list[Array], key: Key, round: Array) -> Plan:
         drawn = [jnp.asarray(ids)[permutation(jax.random.fold_in(key, number), len(ids))(jnp.arange(count))]

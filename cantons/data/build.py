@@ -12,7 +12,7 @@ from cantons.data.federation import Federation, Population, gather, select_clien
 from cantons.data.ragged import Ragged, from_sizes
 from cantons.data.split.holdout import check_marks, hold_out_clients, mark_own_rows
 from cantons.data.split.partition import natural
-from cantons.errors import InputError
+from cantons.errors import InputError, amount
 from cantons.protocol import PyTree
 
 
@@ -99,5 +99,5 @@ def _drop_small_clients(whole: Federation, min_examples: int) -> Federation:
                          "lower it.")
     if enough.all():
         return whole
-    note = f"left out: {np.count_nonzero(~enough)} clients with fewer than {min_examples} examples"
+    note = f"left out: {amount(np.count_nonzero(~enough), 'client')} with fewer than {min_examples} examples"
     return replace(whole, clients=select_clients(whole.clients, enough), notes=(*whole.notes, note))

@@ -14,7 +14,7 @@ from cantons.data.checks import first_names
 from cantons.data.encoding import Encoding
 from cantons.data.ragged import Ragged, from_sizes
 from cantons.display import Displayed, Table
-from cantons.errors import InputError, listed
+from cantons.errors import InputError, amount, listed
 from cantons.protocol import Groups, PyTree
 
 
@@ -116,15 +116,16 @@ class Federation(Displayed):
         ]
         if self.arrivals is not None:
             active = np.asarray(self.arrivals, bool).mean()
-            lines.append(f"stream: {len(self.arrivals)} steps, in each {active:.0%} of the clients on average")
+            steps = amount(len(self.arrivals), "step")
+            lines.append(f"stream: {steps}, in each {active:.0%} of the clients on average")
         if self.clients.groups is not None:
             names, numbers = self.clients.groups
             lines.append("groups: " + ", ".join(
-                f"{name} ({count} clients)" for name, count in zip(names, np.bincount(numbers), strict=True)))
+                f"{name} ({amount(count, 'client')})" for name, count in zip(names, np.bincount(numbers), strict=True)))
         if self.new is not None:
             lines.append(f"new clients: {_amounts(self.new)}")
         if self.central is not None:
-            lines += [f"{'datacenter' if name == 'central' else f'datacenter, {name}'}: {rows.longest} examples"
+            lines += [f"datacenter{'' if name == 'central' else f', {name}'}: {amount(rows.longest, 'example')}"
                       for name, rows in kinds_of(self.central).items()]
         return "\n".join([*lines, *self.notes])
 
@@ -194,4 +195,4 @@ def gather(inputs: PyTree, targets: PyTree, rows: np.ndarray, sizes: np.ndarray)
 
 def _amounts(clients: Population) -> str:
     train, test = clients.train.sizes.sum(), clients.test.sizes.sum()
-    return f"{len(clients.names)} clients, {train} training and {test} test examples"
+    return f"{amount(len(clients.names), 'client')}, {train} training and {test} test examples"

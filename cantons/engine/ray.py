@@ -9,7 +9,7 @@ from typing import Any
 from cantons.engine.ray_cluster import ray_package
 from cantons.engine.ray_events import RayEvents
 from cantons.engine.ray_session import RaySession
-from cantons.errors import InputError
+from cantons.errors import InputError, amount
 from cantons.protocol import Engine, Parts
 from cantons.ranges import Count, Part, check_fields
 
@@ -42,7 +42,8 @@ class Ray:
             return ("takes as long as it takes; use the clock asynchronous without durations, or the engine local for "
                     "durations and replays.")
         if self.actors > run.population:
-            return f"has {self.actors} actors for {run.population} clients; use at most as many actors as clients."
+            return (f"has {self.actors} actors for {amount(run.population, 'client')}; use at most as many actors as "
+                    "clients.")
         try:
             ray_package()
         except InputError as error:

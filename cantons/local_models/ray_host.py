@@ -17,7 +17,7 @@ from cantons.engine import Ray
 from cantons.engine.ray_actors import Actors
 from cantons.engine.ray_cluster import Cluster, ray_package
 from cantons.engine.shares import deal
-from cantons.errors import InputError
+from cantons.errors import InputError, amount
 from cantons.local_models.host import Answer, Lesson, ProcessHost, naming
 from cantons.local_models.local_model import LocalModel, kind
 
@@ -27,8 +27,8 @@ class RayHost:
 
     def __init__(self, options: Ray, models: Sequence[LocalModel], names: Sequence[str]):
         if options.actors > len(names):
-            raise InputError(f"the engine ray has {options.actors} actors for {len(names)} clients; use at most as "
-                             "many actors as clients.")
+            raise InputError(f"the engine ray has {options.actors} actors for {amount(len(names), 'client')}; use at "
+                             "most as many actors as clients.")
         self.options, self.names = options, names
         self.kinds = [kind(model) for model in models]
         self._deal = deal([1] * len(names), options.actors)

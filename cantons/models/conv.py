@@ -52,7 +52,11 @@ def cnn(channels: Sequence[Count] = (32, 64), dense: Count = 128, dropout: Decay
     """3 x 3 convolutions with relu, 2 x 2 max-pooling, a dense layer with relu, a dense layer to the outputs.
 
     With the defaults it is the CNN of the pfl-research benchmarks (Granqvist et al., 2024). Inputs are images
-    [H, W, channels], or greyscale [H, W]. `dropout` is of what enters the dense layers.
+    [H, W, channels], or greyscale [H, W].
+
+    channels: of each convolution, one after another.
+    dense: the width of the dense layer between.
+    dropout: the probability with which a number that enters a dense layer is 0 in training.
     """
     at_least("the number of convolutions in channels", len(channels), 1)
 

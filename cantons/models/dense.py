@@ -16,7 +16,10 @@ from cantons.ranges import Count, Decay, checked
 
 
 def linear(bias: bool = True) -> Named:
-    """One dense layer that starts at zero, so that a convex problem starts at one point whatever the seed."""
+    """One dense layer that starts at zero, so that a convex problem starts at one point whatever the seed.
+
+    bias: add a constant to each output.
+    """
 
     def build(input_shape: tuple[int, ...], outputs: int) -> Model:
         def init(key):
@@ -36,7 +39,8 @@ def linear(bias: bool = True) -> Named:
 def mlp(hidden: Sequence[Count] = (200, 200), dropout: Decay = 0.0) -> Named:
     """Dense layers of these widths with relu between them, then a dense layer to the outputs.
 
-    `dropout` is of what hidden layers give.
+    hidden: the width of each hidden layer.
+    dropout: the probability with which a number that a hidden layer gives is 0 in training.
     """
 
     def build(input_shape: tuple[int, ...], outputs: int) -> Model:

@@ -28,7 +28,7 @@ def gru(vocabulary: Count | None = None, width: Count = 256, units: Count = 1024
     """Tokens become vectors of `width` numbers, a gated recurrent unit reads them, and a dense layer answers each.
 
     Inputs are integers from 0 to `vocabulary` - 1 of shape [length]; targets are of the same shape, such as the token
-    that comes next at every place. There are as many tokens as labels unless `vocabulary` is given.
+    that comes next at every place.
 
     Cho et al., "Learning Phrase Representations using RNN Encoder-Decoder", EMNLP 2014, in the form that Keras and
     cuDNN have as their standard: the reset gate multiplies what comes out of the recurrent weights, and these have a
@@ -36,6 +36,10 @@ def gru(vocabulary: Count | None = None, width: Count = 256, units: Count = 1024
     dense layers as Glorot and Bengio (2010) draw them.
 
     With the defaults it is the network of the language models in Augenstein et al., "Mixed Federated Learning", 2022.
+
+    vocabulary: how many tokens there are; as many as labels unless it is given.
+    width: numbers in the vector of a token.
+    units: numbers in the state that goes from place to place.
     """
 
     def build(input_shape: tuple[int, ...], outputs: int) -> Model:

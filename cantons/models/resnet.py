@@ -24,9 +24,12 @@ def resnet18(groups: Count = 2, dropout: Decay = 0.0) -> Named:
     """ResNet-18 for small images: its first convolution is 3 x 3 with stride 1, and no pooling follows it.
 
     He et al., "Deep Residual Learning for Image Recognition", CVPR 2016, with the two changes for images of 28 x 28 of
-    section E.5.3 of the FFGG paper, and with group normalisation; two `groups` are those of Reddi et al., "Adaptive
-    Federated Optimization", ICLR 2021. `dropout` is of what enters the last layer. Inputs are images
-    [H, W, channels], or greyscale [H, W]; "input" of a split is the first convolution with its normalisation.
+    section E.5.3 of the FFGG paper, and with group normalisation; two groups are those of Reddi et al., "Adaptive
+    Federated Optimization", ICLR 2021. Inputs are images [H, W, channels], or greyscale [H, W]; "input" of a split is
+    the first convolution with its normalisation.
+
+    groups: how many groups of channels are normalised, each by itself.
+    dropout: the probability with which a number that enters the last layer is 0 in training.
     """
     if CHANNELS[0] % groups:
         raise InputError(f"resnet18 got {groups} groups; give a number that divides its {CHANNELS[0]} channels.")

@@ -22,8 +22,13 @@ def embedding(vocabulary: Count, width: Count | None = 16, hidden: Sequence[Coun
 
     Inputs are integers from 0 to `vocabulary` - 1, a single one or of shape [context]; targets are one class for all of
     them, such as the token that comes next. Bengio et al., "A Neural Probabilistic Language Model", JMLR 2003, without
-    the direct connections. With `width = None` there are no vectors: the first layer sees a one where a token is and
-    zeros elsewhere. Without `hidden` layers too, that is a table of logits per place, and starts at zero like `linear`.
+    the direct connections. Without vectors and without hidden layers, that is a table of logits per place, and starts
+    at zero like `linear`.
+
+    vocabulary: how many tokens there are.
+    width: numbers in the vector of a token; with None there are no vectors: the first layer sees a one where a token is
+        and zeros elsewhere.
+    hidden: the width of each hidden layer.
     """
 
     def build(input_shape: tuple[int, ...], outputs: int) -> Model:

@@ -23,13 +23,19 @@ def transformer(vocabulary: Count | None = None, width: Count = 256, blocks: Cou
     """Tokens and their places become vectors, blocks of causal self-attention refine them, a dense layer answers each.
 
     Inputs are integers from 0 to `vocabulary` - 1 of shape [length]; targets are of the same shape, such as the token
-    that comes next at every place. There are as many tokens as labels unless `vocabulary` is given.
+    that comes next at every place.
 
-    Vaswani et al., "Attention Is All You Need", 2017: dense layers of 4 * `width` numbers in each block, and `dropout`
+    Vaswani et al., "Attention Is All You Need", 2017: dense layers of 4 * `width` numbers in each block, and dropout
     (section 5.4) of the vectors and of what each half of a block adds to them. Normalisation comes before each half of
     a block and before the last layer, activations are GELU and places have vectors that are learned, as in GPT-2. With
     the defaults it has the size of BERT Mini, as in section E.5 of the FFGG paper; "input" and "output" of a split are
     the first and the last block, as there.
+
+    vocabulary: how many tokens there are; as many as labels unless it is given.
+    width: numbers in the vector of a token.
+    blocks: how many of them stand one after another.
+    heads: how many heads attention has in each block; they divide the width.
+    dropout: the probability with which a number is 0 in training.
     """
     if width % heads:
         raise InputError(f"transformer got a width of {width} and {heads} heads; give a width that they divide.")

@@ -29,9 +29,13 @@ def bandit(data: Shaped, *, shared_features: Features = "all", private_features:
     """Rewards of actions by a shared and a private model; scores what the greedy action brings.
 
     Inputs are [actions, features], targets the rewards [actions], or {"reward": ..., "mean": ...} where the expected
-    ones are known: regret is counted in these. `shared_features` and `private_features` are "all", "none",
-    "first_half", "second_half" or a list of columns; `shared_model` and `private_model` are linear unless given.
-    `predict` gives a reward for each action. The residual takes contexts, and also single rows of chosen actions.
+    ones are known: regret is counted in these. `predict` gives a reward for each action. The residual takes contexts,
+    and also single rows of chosen actions.
+
+    shared_features: which columns the shared model sees: "all", "none", "first_half", "second_half" or a list.
+    private_features: the same for the private models.
+    shared_model: a network, like `model` of classification; linear unless given.
+    private_model: the same for the private models.
     """
     shape = tuple(data.input_shape)
     if len(shape) != 2:

@@ -41,10 +41,17 @@ def logged_bandit(data: Shaped, model: Architecture, *, estimator: Literal["ips"
                   actions: Count | None = None, split: Split = "none", l2: NonNegative = 0.0) -> Problem:
     """Learn the rewards of actions from a log, and score what the best predicted action would have brought.
 
-    Targets are {"action": ..., "reward": ..., "propensity": ...}; `actions` is how many there are, where the data do
-    not say. `estimator` is "ips", "dr" or "mtr". `predict` gives a reward for each action. Scores: "reward", what the
-    best predicted action brings by inverse propensity scoring; "reward_dr", the doubly robust estimate of the same; the
-    loss of "mtr" as "loss", whatever is minimised; and "true_reward" where the targets hold all "rewards".
+    Targets are {"action": ..., "reward": ..., "propensity": ...}. `predict` gives a reward for each action. Scores:
+    "reward", what the best predicted action brings by inverse propensity scoring; "reward_dr", the doubly robust
+    estimate of the same; the loss of "mtr" as "loss", whatever is minimised; and "true_reward" where the targets hold
+    all "rewards".
+
+    model: the network, by its name or as a table with options; in Python what its function makes, such as `ct.mlp()`.
+    estimator: of the loss: by inverse propensities ("ips"), doubly robust ("dr"), or on the action taken ("mtr").
+    actions: how many there are, where the data do not say.
+    split: what is private: "none", "all", the "input" or the "output" layer, "norm" layers, a pattern such as "*/bias",
+        or "adapter".
+    l2: half of it times the sum of the squares of all parameters is added to the loss.
     """
     kinds = len(data.actions or ()) if hasattr(data, "actions") else actions or 0  # shapes alone have no names
     if kinds < 2:

@@ -36,11 +36,15 @@ def residual(data: Shaped, *, shared_features: Features = "all", private_feature
              clip: Positive | None = None) -> Problem:
     """A shared and a private model whose outputs are summed; both are linear unless you say otherwise.
 
-    `shared_features` and `private_features` are "all", "none", "first_half", "second_half" or a list of columns.
-    `loss` is "softmax" for data with classes and "squared" otherwise, or "logistic" for labels -1 and 1. `labels`
-    "sign" says that targets are -1 and 1, and makes them of two classes; the squared loss then scores accuracy too.
-    `clip` bounds the summed output by -clip and clip in loss and score, as Vowpal Wabbit does: the gradient keeps the
-    clipped error and looks past the clipping.
+    shared_features: which columns the shared model sees: "all", "none", "first_half", "second_half" or a list.
+    private_features: the same for the private models.
+    shared_model: a network, like `model` of classification; linear unless given.
+    private_model: the same for the private models.
+    loss: "softmax" for data with classes and "squared" otherwise, or "logistic" for labels -1 and 1.
+    labels: "sign" says that targets are -1 and 1, and makes them of two classes; the squared loss then scores accuracy
+        too.
+    clip: bounds the summed output by -clip and clip in loss and score, as Vowpal Wabbit does: the gradient keeps the
+        clipped error and looks past the clipping.
     """
     check_targets(data)
     kind = loss or ("squared" if data.classes is None else "softmax")

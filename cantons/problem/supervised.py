@@ -33,6 +33,10 @@ def classification(data: Shaped, model: Architecture, *, split: Split = "none", 
 
     Where an example has several labels, such as one per token, those that are -1 are neither trained on nor scored.
 
+    model: the network, by its name or as a table with options; in Python what its function makes, such as `ct.mlp()`.
+    split: what is private: "none", "all", the "input" or the "output" layer, "norm" layers, a pattern such as "*/bias",
+        or "adapter".
+    l2: half of it times the sum of the squares of all parameters is added to the loss.
     augment: how images are changed at random in training: "crop", "flip", a table with options, or a list of these.
     """
     if data.classes is None:
@@ -57,8 +61,13 @@ def classification(data: Shaped, model: Architecture, *, split: Split = "none", 
 @made_for_data
 def regression(data: Shaped, model: Architecture, *, split: Split = "none", labels: Literal["real", "sign"] = "real",
                l2: NonNegative = 0.0, augment: Augment | None = None) -> Problem:
-    """Squared error of one output, predicted as [B]; scores accuracy too if `labels` are "sign": -1 and 1.
+    """Squared error of one output, predicted as [B].
 
+    model: the network, by its name or as a table with options; in Python what its function makes, such as `ct.mlp()`.
+    split: what is private: "none", "all", the "input" or the "output" layer, "norm" layers, a pattern such as "*/bias",
+        or "adapter".
+    labels: "sign" says that targets are -1 and 1, and accuracy is scored too; "real" that they are any numbers.
+    l2: half of it times the sum of the squares of all parameters is added to the loss.
     augment: how images are changed at random in training: "crop", "flip", a table with options, or a list of these.
     """
     check_targets(data)
@@ -73,7 +82,12 @@ def regression(data: Shaped, model: Architecture, *, split: Split = "none", labe
 @checked
 @made_for_data
 def logistic(data: Shaped, *, split: Split = "none", l2: NonNegative = 0.0) -> Problem:
-    """Multinomial logistic regression: classification with the linear model."""
+    """Multinomial logistic regression: classification with the linear model.
+
+    split: what is private: "none", "all", the "input" or the "output" layer, "norm" layers, a pattern such as "*/bias",
+        or "adapter".
+    l2: half of it times the sum of the squares of all parameters is added to the loss.
+    """
     return classification(data, linear_model(), split=split, l2=l2)
 
 
@@ -81,7 +95,13 @@ def logistic(data: Shaped, *, split: Split = "none", l2: NonNegative = 0.0) -> P
 @made_for_data
 def linear(data: Shaped, *, split: Split = "none", labels: Literal["real", "sign"] = "real",
            l2: NonNegative = 0.0) -> Problem:
-    """Linear least squares: regression with the linear model."""
+    """Linear least squares: regression with the linear model.
+
+    split: what is private: "none", "all", the "input" or the "output" layer, "norm" layers, a pattern such as "*/bias",
+        or "adapter".
+    labels: "sign" says that targets are -1 and 1, and accuracy is scored too; "real" that they are any numbers.
+    l2: half of it times the sum of the squares of all parameters is added to the loss.
+    """
     return regression(data, linear_model(), split=split, labels=labels, l2=l2)
 
 

@@ -25,8 +25,11 @@ def target(data: Shaped, *, loss: Literal["half_squared", "absolute", "linear"] 
            split: Literal["none", "all"] = "none") -> Problem:
     """One point x for all inputs; an example's loss is |x - input|^2 / 2, |x - input|_1 or <x, input>.
 
-    `loss` is "half_squared" (equation 46 of "Online Federated Learning"), "absolute" or "linear". Every entry of x
-    begins at `start`. `split = "all"` gives every client a point of its own. Targets of the data are not looked at.
+    Targets of the data are not looked at.
+
+    loss: "half_squared" (equation 46 of "Online Federated Learning"), "absolute" or "linear".
+    start: where every entry of x begins.
+    split: "all" gives every client a point of its own; with "none" there is one for all.
     """
     shape = tuple(data.input_shape)
     rule = LOSSES[loss]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from cantons.display import score
+from cantons.errors import amount
 from cantons.metrics import UPWARDS
 from cantons.reporting import figures
 from cantons.reporting.collect import (
@@ -29,7 +30,7 @@ from cantons.reporting.duel import verdict
 from cantons.reporting.markup import element, figure, gallery, table
 from cantons.reporting.table import cells, legend, meaning_of_spread
 from cantons.reporting.traffic import explain_traffic, traffic_cells
-from cantons.reporting.words import count_seeds, listed
+from cantons.reporting.words import listed
 
 NAMED = 15  # so many clients are few enough to be told apart by name
 MODELS = {"personal": "Personalised models", "shared": "Shared model"}
@@ -40,9 +41,10 @@ def lead(groups: Sequence[Group]) -> str:
     data = groups[0].study["data"]
     seeds = {group.label: len(group.runs) for group in groups}
     if len(set(seeds.values())) == 1:
-        methods = f"{listed(list(seeds))} with {count_seeds(len(groups[0].runs))}{' each' if len(groups) > 1 else ''}"
+        each = " each" if len(groups) > 1 else ""
+        methods = f"{listed(list(seeds))} with {amount(len(groups[0].runs), 'seed')}{each}"
     else:
-        methods = listed([f"{label} ({count_seeds(count)})" for label, count in seeds.items()])
+        methods = listed([f"{label} ({amount(count, 'seed')})" for label, count in seeds.items()])
     rounds = sorted({group.runs[0].before + group.study["rounds"] for group in groups})
     length = " to ".join(dict.fromkeys(str(edge) for edge in (rounds[0], rounds[-1])))
     sentence = (f"{methods}: {length} {unit_of_time(groups)} on {data['name']}, {data['population']} clients with "

@@ -18,7 +18,3 @@ def listed(names: Sequence[str], most: int = 6) -> str:
     if any("," in name for name in names):
         return "; ".join([*most_names, f"and {last}" if most_names else last])
     return f"{', '.join(most_names)} and {last}" if most_names else last
-
-
-def count_seeds(count: int) -> str:
-    return "1 seed" if count == 1 else f"{count} seeds"

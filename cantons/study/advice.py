@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from cantons.data import Federation
-from cantons.errors import InputError
+from cantons.errors import InputError, amount
 from cantons.protocol import Problem
 
 LARGE = 10.0  # columns beyond this, by the root of their mean square, want smaller steps than the usual ones
 ROWS = 10_000  # as many are looked at
+COMPILED = 2  # evaluations of a sitting that are the first of their program
 LONG, MOSTLY = 20.0, 4.0  # seconds of evaluations, and as many times the seconds of rounds, that are worth a word
 
 
@@ -50,10 +51,17 @@ def _are_quantities(problem: Problem, inputs: np.ndarray) -> bool:
 
 
 def about_evaluations(history: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A sentence, if a run did little but evaluate; its first evaluation, which is also compiled, does not count."""
-    later = [row["evaluation_seconds"] for row in history[1:] if "evaluation_seconds" in row]
-    evaluating, training = sum(later), history[-1]["seconds"]
+    """A sentence, if a run did little but evaluate, from what was measured in one sitting.
+
+    The first two evaluations do not count, since they are also compiled: before round 0 all clients are scored with the
+    common model, which is another program.
+    """
+    later = [row["evaluation_seconds"] for row in history[COMPILED:] if "evaluation_seconds" in row]
+    if not later:
+        return []
+    evaluating, training = sum(later), history[-1]["seconds"] - history[COMPILED - 1]["seconds"]
     if evaluating < LONG or evaluating < MOSTLY * training:
         return []
-    return [f"{len(later)} evaluations after the first one took {evaluating:.0f} s, and the rounds {training:.0f} s; "
-            "evaluate less often (evaluate_every) or score a sample of the clients (evaluate_clients)."]
+    return [f"{amount(len(later), 'evaluation')} after the first two took {evaluating:.0f} s, and the rounds meanwhile "
+            f"{training:.0f} s; evaluate less often (evaluate_every) or score a sample of the clients "
+            "(evaluate_clients)."]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cantons.data import Federation
-from cantons.errors import InputError, unknown, with_article
+from cantons.errors import InputError, amount, unknown, with_article
 from cantons.protocol import Problem, Recipe
 from cantons.study.arguments import check_arguments
 from cantons.study.dotted_keys import set_in
@@ -40,7 +40,7 @@ class Study(AnyStudy):
         self.source = self.name
 
     def __repr__(self) -> str:
-        return f"study {self.name}: {self.recipe!r} on {self.data.name}, {self.options['rounds']} rounds"
+        return f"study {self.name}: {self.recipe!r} on {self.data.name}, {amount(self.options['rounds'], 'round')}"
 
     @property
     def name(self) -> str:

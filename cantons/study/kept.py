@@ -26,6 +26,7 @@ class Kept(NamedTuple):
     names: tuple[str, ...] | None  # of the clients; None: they are not known
     held_out: Mapping[str, Any]  # what was not trained on, in words
     folder: Path | None = None
+    new_names: tuple[str, ...] = ()  # of the clients that were held out of training
 
 
 def describe_data(data: Federation, validation: float | None = None) -> dict[str, Any]:
@@ -50,10 +51,14 @@ def read_kept(folder: Path, study: Mapping[str, Any]) -> Kept:
         return Kept(_from_study(study), None, _held_out(study["data"].get("test_set"), study["validation"]))
     table = read_table(file)
     encoding, names, held_out = (table.get(key) for key in ("encoding", "clients", "held_out"))
-    if names is None or not LIST.holds(names) or not all(MAYBE_TABLE.holds(each) for each in (encoding, held_out)):
-        raise InputError(f"{file} is damaged: clients should be a list of words, encoding and held_out tables.")
+    new: list[str] = table.get("new_clients", [])
+    if names is None or not (LIST.holds(names) and LIST.holds(new) and MAYBE_TABLE.holds(encoding)
+                             and MAYBE_TABLE.holds(held_out)):
+        raise InputError(f"{file} is damaged: clients and new_clients should be lists of words, encoding and held_out "
+                         "tables.")
     try:
-        return Kept(None if encoding is None else Encoding.from_json(encoding), tuple(names), held_out or {}, folder)
+        return Kept(None if encoding is None else Encoding.from_json(encoding), tuple(names), held_out or {}, folder,
+                    tuple(new))
     except InputError as error:
         raise InputError(f"{file}: {error}") from error
 

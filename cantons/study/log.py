@@ -9,7 +9,7 @@ import numpy as np
 
 from cantons.clock.events import as_arrays, events_of, recorded_events
 from cantons.engine import seed_keys
-from cantons.errors import listed
+from cantons.errors import amount, listed
 from cantons.protocol import Evaluation, Progress, Snapshot
 from cantons.study.fingerprint import Fingerprint, fingerprint
 from cantons.study.folder import Folder, environment
@@ -137,10 +137,10 @@ class Log:
         found = []
         if lost:
             rejected = [self.run.data.clients.names[index] for index in np.flatnonzero(rejections)]
-            found.append(f"up to round {progress.round}: {lost} uploads were NaN or infinite and left out (clients "
+            found.append(f"up to round {progress.round}: {amount(lost, 'upload')} left out, NaN or infinite (clients "
                          f"{listed(rejected)}); a smaller step_size or clip_norm may help.")
         if skipped:
-            found.append(f"up to round {progress.round}: {skipped} rounds were skipped, because nothing usable "
+            found.append(f"up to round {progress.round}: {amount(skipped, 'round')} skipped, because nothing usable "
                          "arrived.")
         if progress.round and not lost and not self.diverged and not np.isfinite(record["train.personal.loss.mean"]):
             found.append(f"at round {progress.round} the training loss is not a number; a smaller step_size may help.")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from cantons.errors import InputError
+from cantons.errors import InputError, amount
 from cantons.memory import give_back
 from cantons.phases import COMPILING, EVALUATING, TRAINING, enter, listening
 from cantons.protocol import Session, Snapshot
@@ -102,7 +102,7 @@ class Loop:
         for log, snapshot in zip(self.logs, self.session.whole(state), strict=True):
             log.begin(snapshot._replace(outside=None))
         state, begun = self._restored(state)
-        done = begun
+        done, before = begun, len(self.logs[0].history)
         self.watcher.started(self.study if len(self.runs) == 1 else {
             **self.study, "name": f"{self.study['name']}, {len(self.runs)} runs"})
         if not done:
@@ -122,7 +122,7 @@ class Loop:
                     self._pause(state, done)
                 self._maybe_save(state, done)
         if done > begun:
-            for sentence in about_evaluations(self.logs[0].history):
+            for sentence in about_evaluations(self.logs[0].history[before:]):
                 self.notice(sentence)
         return self._finish(state, done)
 
@@ -153,7 +153,7 @@ class Loop:
                 _unpacked(restored), about.get("outside") or [None] * len(self.runs), strict=True)]
             done, self.seconds = int(snapshots[0].state.round), about.get("seconds", 0.0)
             if done > self.rounds:
-                raise InputError(f"{self.saving.folders[0].path} has already run {done} rounds; "
+                raise InputError(f"{self.saving.folders[0].path} has already run {amount(done, 'round')}; "
                                  "ask for at least that many.")
             if done:
                 self._compare(about, done)

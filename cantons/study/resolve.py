@@ -14,7 +14,7 @@ from cantons.clock import rounds as rounds_clock
 from cantons.data import Centres, Federation, kinds_of, with_keys, with_validation
 from cantons.data.seeds import generator
 from cantons.engine import seed_keys, starting_point
-from cantons.errors import InputError, one_of
+from cantons.errors import InputError, amount, one_of
 from cantons.protocol import (
     Algorithm,
     Averages,
@@ -84,6 +84,10 @@ def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
                                 ("patience", Count | None, patience),
                                 ("checkpoint_every", Count | None, checkpoint_every), ("seed", Seed, seed)):
         check(option, kind, value)
+    if evaluate_clients is not None and evaluate_clients > data.population:
+        raise InputError(f"evaluate_clients is {evaluate_clients} but there are only "
+                         f"{amount(data.population, 'client')}; give at most {data.population}, or leave it out to "
+                         "score everybody.")
     every = max(1, rounds // 10) if evaluate_every is None else evaluate_every
     one_of("precision", precision, ("float32", "float64"))
     if clock is not None and cohort is not None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cantons.display import Displayed, Table, score
-from cantons.errors import unknown
+from cantons.errors import amount, unknown
 from cantons.metrics import HEADLINES
 from cantons.optional import optional_import
 from cantons.study.trained import Trained as Trained
@@ -98,7 +98,7 @@ class Result(Displayed):
         tables = "clients, new_clients" if self.new_clients else "clients"
         rows += [["more", f"final, history, {tables}, frame(), plot(), model, predict(rows, client=...)"]]
         tested = f"; test set: {self.summary['test_set']}" if any(row[0].startswith("test ") for row in rows) else ""
-        return f"{self.summary['study']}: {final['round']} rounds{tested}", rows
+        return f"{self.summary['study']}: {amount(final['round'], 'round')}{tested}", rows
 
 
 def scores_table(record: Mapping[str, Any]) -> list[list[str]]:

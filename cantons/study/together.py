@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from cantons.errors import InputError
+from cantons.errors import InputError, amount
 from cantons.files import make_folder
 from cantons.protocol import Engine
 from cantons.study.callbacks import Callback
@@ -55,7 +55,7 @@ def _saving(runs: Sequence[Resolved], out: Path, names: Sequence[str], accept_ch
         folder = opened.enter_context(Folder(out / name).open(run.study, resume=True, accept_changes=accept_changes))
         done = read_summary(folder.path)["rounds"] if folder.summary_file.exists() else 0
         if done > run.study["rounds"]:
-            raise InputError(f"{folder.path} has already run {done} rounds; ask for at least that many.")
+            raise InputError(f"{folder.path} has already run {amount(done, 'round')}; ask for at least that many.")
         folders.append(folder)
     store = group_store(out, names)
     make_folder(store)  # now: who finds it knows that these runs were begun as one program

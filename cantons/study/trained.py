@@ -15,9 +15,10 @@ from cantons.data import with_keys
 from cantons.data.encoding import Encoding
 from cantons.display import Displayed, Table
 from cantons.engine import Arrays, is_shared_model, message_held, personal_models, seed_keys
-from cantons.errors import InputError, listed, unknown
+from cantons.errors import InputError, amount, listed
 from cantons.protocol import Algorithm, Datacenter, Key, Problem, PyTree, Snapshot, State
 from cantons.study.client_model import ClientModel, parameters, words_of
+from cantons.study.client_names import index_of
 from cantons.study.exported import read_exported
 from cantons.study.kept import Kept
 
@@ -67,12 +68,22 @@ class Trained(Displayed):
         return self.kept.names
 
     @property
+    def new_names(self) -> tuple[str, ...]:
+        """Of the clients that were held out of training."""
+        if self.data is not None:
+            return () if self.data.new is None else self.data.new.names
+        return () if self.kept is None else self.kept.new_names
+
+    @property
     def held_out(self) -> dict[str, Any]:
         """What was not trained on, in words."""
         return dict(self.kept.held_out) if self.kept is not None else {"test": self.data.test_set}
 
     def client(self, client: int | str | None = None) -> ClientModel:
-        """The model of one client, by name or number, or the common one: scikit-learn's metrics take it."""
+        """The model of one client, or the common one: scikit-learn's metrics take it.
+
+        A client is given by its name; where no client's name is a number, its place counted from 0 does as well.
+        """
         parts, name = self.parts(client), None if client is None else self.names[self._index(client)]
         return ClientModel(name, self.problem, parts, self.encoding and self.encoding.of(name), self._apply(client),
                            self.precision, self.input_shape,
@@ -166,7 +177,7 @@ class Trained(Displayed):
                 ["private part", parameters(self.snapshot.start_private)],
                 ["clients", listed(self.names) if known else "unknown: the data is not there"],
                 ["use", "predict(rows) as a stranger; predict(rows, client=NAME) as one of the clients"]]
-        return f"model of {self.population} clients, trained for {int(self.state.round)} rounds", rows
+        return f"model of {amount(self.population, 'client')}, trained for {amount(self.state.round, 'round')}", rows
 
     def _apply(self, client: int | str | None) -> Callable[..., PyTree]:
         """(shared, private, inputs) -> outputs, for one of the clients or for nobody in particular."""
@@ -199,18 +210,7 @@ class Trained(Displayed):
         return jax.jit(personal)
 
     def _index(self, client: int | str) -> int:
-        if not isinstance(client, str | int | np.integer) or isinstance(client, bool):
-            raise InputError(f"client is {client!r}; give the name of a client, or its number.")
-        names = self.names
-        if client in names:
-            return names.index(client)
-        if isinstance(client, str):
-            if not (client.isascii() and client.isdecimal() and len(client) < 20):
-                raise unknown("client", client, names)
-            client = int(client)  # a number in words, as a command line has it
-        if not 0 <= client < len(names):
-            raise InputError(f"client {client} does not exist; there are {len(names)}, numbered from 0.")
-        return int(client)
+        return index_of(client, self.names, self.new_names)
 
 
 class Absent:

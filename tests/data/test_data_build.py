@@ -72,7 +72,7 @@ def test_new_clients_are_a_fraction_or_a_number(new, count):
 def test_small_clients_are_left_out_on_request():
     data = federation(*rows(6), list("aabbbc"), test=0, min_examples=2)
     assert data.clients.names == ("a", "b")
-    assert data.notes == ("left out: 1 clients with fewer than 2 examples",)
+    assert data.notes == ("left out: 1 client with fewer than 2 examples",)
 
 
 def test_clients_one_by_one_are_the_same_as_rows_with_ids():

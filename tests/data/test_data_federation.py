@@ -36,7 +36,7 @@ def test_describe_counts_everything():
         "training examples per client: 3 to 3, median 3",
         "targets: 2 classes",
         "test set: 25% of each client's own examples",
-        "new clients: 1 clients, 3 training and 1 test examples",
+        "new clients: 1 client, 3 training and 1 test examples",
         "datacenter: 5 examples",
     ]
 

@@ -121,7 +121,7 @@ def test_unknown_targets_and_padding_are_neither_trained_on_nor_scored(folder):
     kept = plain.train.targets[(plain.train.targets > 0).any(1)]
     np.testing.assert_array_equal(data.train.targets, np.where(kept == 0, -1, kept))
     assert data.clients.names == ("ann", "bob") and data.unlabelled and data.classes == 3
-    assert data.notes[-1] == "left out: 2 examples without a known target, and 1 clients with no others"
+    assert data.notes[-1] == "left out: 2 examples without a known target, and 1 client with no others"
     assert label_counts(data).sum() == (kept > 0).sum()
 
     whole = text(path, length=4, vocabulary=9, pad=True, test=0)

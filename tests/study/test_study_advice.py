@@ -4,6 +4,8 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import cantons as ct
 from cantons.study.advice import about_evaluations, about_inputs
@@ -70,15 +72,27 @@ def test_a_callback_is_advised_by_a_notice_unless_it_says_otherwise(capsys):
     assert sum(ADVICE in sentence for sentence in heard.sentences) == 1
 
 
-def test_a_run_that_did_little_but_evaluate_says_so(tmp_path):
-    def rows(*evaluating, training):
-        return [{"evaluation_seconds": took, "seconds": training} for took in evaluating]
+def rows_of(evaluating, training):
+    """The evaluations of a sitting, each after so many seconds of rounds."""
+    return [{"evaluation_seconds": took, "seconds": training * place} for place, took in enumerate(evaluating)]
 
-    (said,) = about_evaluations(rows(90.0, 30.0, 30.0, training=2.0))
-    assert said.startswith("2 evaluations after the first one took 60 s, and the rounds 2 s; evaluate less often")
-    assert about_evaluations([{"seconds": 1.0}, {"seconds": 1.0}]) == []  # an older version has not measured it
-    for fine in (rows(90.0, training=1.0), rows(1.0, 5.0, training=0.1), rows(1.0, 40.0, 40.0, training=30.0)):
-        assert about_evaluations(fine) == []
+
+def test_a_run_that_did_little_but_evaluate_says_so():
+    (said,) = about_evaluations(rows_of([90.0, 90.0, 30.0, 30.0], training=1.0))
+    assert said.startswith("2 evaluations after the first two took 60 s, and the rounds meanwhile 2 s; evaluate less")
+    (said,) = about_evaluations(rows_of([0.0, 0.0, 30.0], training=1.0))
+    assert said.startswith("1 evaluation after the first two took 30 s")
+    assert about_evaluations([{"seconds": 1.0}] * 4) == []  # an older version has not measured it
+    for fine in (([1.0, 1.0, 5.0], 0.1), ([1.0, 40.0, 40.0], 30.0)):
+        assert about_evaluations(rows_of(*fine)) == []
+
+
+@given(st.lists(st.floats(0, 1e6), max_size=2), st.floats(0, 1))
+def test_evaluations_that_were_compiled_are_not_blamed(evaluating, training):
+    assert about_evaluations(rows_of(evaluating, training)) == []
+
+
+def test_a_sitting_is_judged_by_its_own_evaluations(tmp_path):
     problem = ct.logistic(data := ct.digits(clients=3))
     sentences = []
 
@@ -88,10 +102,15 @@ def test_a_run_that_did_little_but_evaluate_says_so(tmp_path):
 
     for long in (0.0, 1e9):
         with mock.patch("cantons.study.advice.LONG", long), mock.patch("cantons.study.advice.MOSTLY", 0.0):
-            ct.run(problem, data, ct.fedavg(), rounds=2, callbacks=[Heard()], progress=None)
-    assert sum("evaluations after" in sentence for sentence in sentences) == 1
+            ct.run(problem, data, ct.fedavg(), rounds=3, callbacks=[Heard()], progress=None)
+    assert sum("evaluate less often" in sentence for sentence in sentences) == 1
     with mock.patch("cantons.study.advice.LONG", 0.0), mock.patch("cantons.study.advice.MOSTLY", 0.0):
         for _ in range(2):  # the second time there is nothing to do
-            ct.run(problem, data, ct.fedavg(), rounds=2, callbacks=[Heard()], progress=None, out=tmp_path / "run",
+            ct.run(problem, data, ct.fedavg(), rounds=3, callbacks=[Heard()], progress=None, out=tmp_path / "run",
                    resume=True)
-    assert sum("evaluations after" in sentence for sentence in sentences) == 2
+        for rounds in (5, 9):  # the first two of a sitting are compiled anew
+            assert sum("evaluate less often" in sentence for sentence in sentences) == 2
+            ct.run(problem, data, ct.fedavg(), rounds=rounds, callbacks=[Heard()], progress=None, out=tmp_path / "run",
+                   resume=True, evaluate_every=1)
+        assert "2 evaluations after the first two took" in sentences[-1]
+    assert sum("evaluate less often" in sentence for sentence in sentences) == 3

@@ -110,8 +110,8 @@ def test_rows_of_the_run_s_own_data_are_not_scaled_a_second_time(away):
 
 def test_rows_of_all_sets_are_known_for_the_run_s_own_and_words_are_no_numbers():
     generator = np.random.default_rng(0)
-    data = ct.with_validation(ct.federation(generator.normal(size=(60, 2)), np.arange(60) % 2, np.arange(60) % 6, new=2,
-                                            test=0.2), 0.2)
+    data = ct.with_validation(ct.federation(generator.normal(size=(300, 2)), np.arange(300) % 2, np.arange(300) % 6,
+                                            new=2, test=0.2), 0.2)
     data = replace(data, central=data.clients.train, sets={"others": data.clients.test})
     for change in (None, "central", "sets"):  # of these two alone where they are all that holds the rows
         own = data if change is None else replace(

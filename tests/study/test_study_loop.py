@@ -79,6 +79,6 @@ def test_what_is_rejected_is_told_once_also_after_a_resume(numbers, tmp_path):
     for rounds, resume in ((4, False), (6, True)):
         ct.run(problem, numbers, huge, rounds=rounds, evaluate_every=2, out=tmp_path / "run", resume=resume,
                callbacks=[Heard()])
-    counts = [int(word.split(": ")[1].split(" ")[0]) for word in told if "uploads were NaN" in word]
+    counts = [int(word.split(": ")[1].split(" ")[0]) for word in told if "left out, NaN" in word]
     final = ct.load(tmp_path / "run", problem=problem, data=numbers).state
     assert sum(counts) == final.rejected.sum() > 0

@@ -65,6 +65,16 @@ def test_a_sample_of_more_than_there_are_is_everybody(everybody):
     assert f"{SCORE}.error" not in everybody.final
 
 
+@pytest.mark.parametrize("every", [{}, {"validation": 0.2}])
+def test_a_sample_that_is_larger_than_the_population_is_refused(every):
+    assert play(evaluate_clients=9, **every).final["round"] == 2
+    with pytest.raises(ct.InputError, match="evaluate_clients is 10 but there are only 9 clients; give at most 9"):
+        play(evaluate_clients=10, **every)
+    stages = {"first": {}, "second": {"evaluate_clients": 10}}
+    with pytest.raises(ct.InputError, match="stage second: evaluate_clients is 10 but there are only 9 clients"):
+        ct.run_stages(DATA, stages, problem=PROBLEM, algorithm=ct.ffgg(), rounds=1, **every)
+
+
 def test_smaller_samples_are_among_larger_ones_and_other_seeds_draw_others():
     small, large, other = (set(sample_clients(DATA, seed, count)["clients"].tolist()) for seed, count in (
         (0, 3), (0, 6), (1, 3)))

@@ -12,7 +12,7 @@ from cantons.data.column import Column, is_missing
 from cantons.data.encoding import Encoding
 from cantons.data.federation import Federation, map_rows
 from cantons.data.table import Missing, RawColumn, Table, as_row
-from cantons.errors import InputError
+from cantons.errors import InputError, amount
 
 
 def encode_columns(federation: Federation, table: Table, raw: Sequence[RawColumn], missing: Missing) -> Federation:
@@ -50,9 +50,10 @@ def _fit(column: RawColumn, train: np.ndarray, missing: Missing, table: Table) -
 def _notes(columns: Sequence[Column], raw: Sequence[RawColumn], train: np.ndarray, federation: Federation) -> list[str]:
     """What was done to columns, a phrase each."""
     pairs = list(zip(columns, raw, strict=True))
-    text = [f"{column.name} ({len(column.values)} values)" for column, _ in pairs if column.values is not None]
+    text = [f"{column.name} ({amount(len(column.values), 'value')})" for column, _ in pairs
+            if column.values is not None]
     filled = [(column.name, int(is_missing(own.values).sum())) for column, own in pairs]
-    gaps = [f"{name} ({count} row{'' if count == 1 else 's'})" for name, count in filled if count]
+    gaps = [f"{name} ({amount(count, 'row')})" for name, count in filled if count]
     notes = [f"one-hot: {', '.join(text)}"] if text else []
     notes += [f"missing values filled in: {', '.join(gaps)}"] if gaps else []
     others = {"test rows": federation.test.inputs}

@@ -8,7 +8,7 @@ import numpy as np
 
 from cantons.data.federation import Federation, Population, gather, map_rows, rows_of
 from cantons.data.ragged import Ragged
-from cantons.errors import at_least
+from cantons.errors import amount, at_least
 
 UNKNOWN = "<unknown>"
 
@@ -62,7 +62,8 @@ def without_unknown(federation: Federation) -> Federation:
         return Population(rows_of(train, left), rows_of(test, left), names)
 
     clients, new = population(federation.clients), federation.new and population(federation.new)
-    note = f"left out: {gone[0]} examples without a known target, and {gone[1]} clients with no others"
+    note = (f"left out: {amount(gone[0], 'example')} without a known target, and {amount(gone[1], 'client')} with no "
+            "others")
     return replace(federation, clients=clients, new=new, notes=(*federation.notes, note) if gone[0] else
                    federation.notes)
 

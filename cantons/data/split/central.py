@@ -19,7 +19,7 @@ from cantons.data.federation import Federation, Population, gather, pooled, rows
 from cantons.data.names import TAKEN
 from cantons.data.ragged import Ragged, from_sizes
 from cantons.data.seeds import generator
-from cantons.errors import InputError
+from cantons.errors import InputError, amount
 from cantons.protocol import PyTree
 from cantons.ranges import DataSeed, Fraction, Whole, checked
 
@@ -66,7 +66,7 @@ def from_clients(data: Federation, *, fraction: Fraction, seed: DataSeed = 0) ->
                          "on either side.")
     chosen = generator(seed, "central").permutation(data.population) < count
     given, rest = select_clients(data.clients, chosen), select_clients(data.clients, ~chosen)
-    whole = replace(data, clients=rest, notes=(*data.notes, f"{count} clients became the datacenter"))
+    whole = replace(data, clients=rest, notes=(*data.notes, f"{amount(count, 'client')} became the datacenter"))
     return _with_rows(whole, pooled(given.train), pooled(given.test),
                       {"name": "from_clients", "fraction": fraction, "seed": seed})
 
@@ -94,7 +94,7 @@ def from_labels(data: Federation, *, labels: Sequence[Whole]) -> Federation:
     rest = Population(rows_of(train, kept), rows_of(test, kept), names)
     gone = np.count_nonzero(~kept)
     notes = [f"rows labelled {', '.join(map(str, wanted))} are the datacenter's"]
-    notes += [f"left out: {gone} clients with no other rows"] if gone else []
+    notes += [f"left out: {amount(gone, 'client')} with no other rows"] if gone else []
     return _with_rows(replace(data, clients=rest, notes=(*data.notes, *notes)), central, central_test,
                       {"name": "from_labels", "labels": wanted})
 
