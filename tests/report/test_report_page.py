@@ -158,6 +158,20 @@ def test_every_method_has_a_figure_of_its_new_clients_and_seeds_are_averaged(mak
     assert re.findall("<td>(.*?)</td>", found) == ["4", "0.375", "0.125", "4", "0.250", "0.125"]
 
 
+def test_what_a_run_was_advised_stands_at_the_top_with_the_methods_it_is_about(make_run, written):
+    advice = {"a": ["inputs are large.", "a is whole."], "b, mu=1": ["inputs are large.", "short."],
+              "c": ["inputs are large.", "short."]}
+    runs = [make_run(name, name=name, algorithm={"name": name}) for name in advice]
+    for run, sentences in zip(runs, advice.values(), strict=True):
+        Folder(run).summary({"rounds": 20, "advice": sentences})
+    top = written(runs).partition("<h2>")[0]
+    assert re.findall('<p class="notice">(.*?)</p>', top) == [
+        "inputs are large.", "a: a is whole.", "“b, mu=1” and c: short."]
+    Folder(runs[0]).summary({"rounds": 20, "advice": "words"})
+    with pytest.raises(InputError, match=r"summary.json: advice is .* where a list of words belongs"):
+        written(runs)
+
+
 def test_a_damaged_table_of_new_clients_is_named(make_run, written):
     run = make_run(new=0.5)
     (run / "new_clients.csv").write_text("client,test_examples\ndan,3\n")
