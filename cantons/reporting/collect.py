@@ -81,6 +81,12 @@ class Run:
         """What there was to know before its first round; nothing is known of that while the run is on its way."""
         return read_summary(self.folder).get("advice", []) if (self.folder / "summary.json").exists() else []
 
+    def has_one_model(self) -> bool:
+        """Whether every client's own model scores what the shared one does, by whatever they are scored: it is that."""
+        pairs = [(name, name.replace(".personal.", ".shared.")) for name in self.clients if ".personal." in name]
+        return bool(pairs) and all(shared in self.clients and np.array_equal(
+            self.numbers(own), self.numbers(shared), equal_nan=True) for own, shared in pairs)
+
     def rejected(self) -> list[str]:
         """The clients whose uploads were rejected."""
         names = self.history[-1].get("rejected_clients")
@@ -137,6 +143,10 @@ class Group:
     def advice(self) -> list[str]:
         """What there was to know before its first round, of the first run that was told any: seeds differ little."""
         return next((advice for run in self.runs if (advice := run.advice())), [])
+
+    def has_one_model(self) -> bool:
+        """Whether no client has a model of its own, in any run."""
+        return all(run.has_one_model() for run in self.runs)
 
     def of_new_clients(self) -> Group:
         """The same runs with their new clients in the place of the others; those without any are left out."""

@@ -115,7 +115,7 @@ def clients(groups: Sequence[Group], reference: Group) -> str:
     names = client_names(group.runs for group in groups)
     found = [group.clients(keys[model], names) for group in groups for model in (models if alone else ("personal",))]
     for place, group in enumerate(groups):
-        if "shared" not in models if alone else group is reference:
+        if "shared" not in models or group.has_one_model() if alone else group is reference:
             continue
         old, new = ("shared", "personal") if alone else (reference.label, group.label)
         before = reference.clients(keys["shared" if alone else "personal"], names)
