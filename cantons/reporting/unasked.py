@@ -5,12 +5,11 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, get_type_hints
+from typing import Any
 
-from cantons.options import options_of
 from cantons.reporting.collect import Group, shown
 from cantons.reporting.paired import quoted_names
-from cantons.study.describe import option_meanings
+from cantons.study.describe import option_meanings, shared_options
 from cantons.study.plain import plain
 from cantons.study.registry import REGISTRY
 
@@ -58,9 +57,7 @@ def _own_words(kind: str, name: str, option: str) -> str | None:
     function = REGISTRY[kind].get(name)
     if function is None:
         return None
-    groups = options_of(inspect.unwrap(function)).groups.values()
-    shared = any(option in get_type_hints(group) for group in groups)
-    return None if shared else option_meanings(function).get(option, "")
+    return None if option in shared_options(function) else option_meanings(function).get(option, "")
 
 
 def _said_of(lacking: Sequence[str]) -> str:
