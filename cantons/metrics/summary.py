@@ -22,12 +22,12 @@ def statistics(values: np.ndarray, examples: np.ndarray, larger_is_better: bool)
     values, examples = values[there].astype(float), examples[there]
     if not len(values):
         return dict.fromkeys(STATISTICS, float("nan"))
-    worst_first = np.sort(values if larger_is_better else -values)
-    tenth = worst_first[: max(1, len(values) // 10)].mean()
+    worst_first = np.argsort(values if larger_is_better else -values)
+    tenth = values[worst_first[: max(1, len(values) // 10)]]
     return {
         "mean": float(values.mean()),
         "weighted": float(np.average(values, weights=examples)),
-        "worst10": float(tenth if larger_is_better else -tenth),
+        "worst10": float(tenth.mean()),
     }
 
 

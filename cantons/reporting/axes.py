@@ -8,9 +8,10 @@ from cantons.optional import optional_import
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
-def new_axes() -> Axes:
-    """Axes in a new figure of pyplot's, with room for names beside lines."""
+def new_figure() -> tuple[Figure, Axes]:
+    """A new figure of pyplot's with room for names beside lines, and its axes."""
     pyplot = optional_import("matplotlib.pyplot", "", "plot()")
-    return pyplot.subplots(layout="constrained")[1]
+    return pyplot.subplots(layout="constrained")

@@ -77,6 +77,16 @@ class Run:
         file = self.folder / "summary.json"
         return as_number(read_summary(self.folder).get(key), f"{key} in {file}") if file.exists() else np.nan
 
+    def advice(self) -> list[str]:
+        """What there was to know before its first round; nothing is known of that while the run is on its way."""
+        return read_summary(self.folder).get("advice", []) if (self.folder / "summary.json").exists() else []
+
+    def has_one_model(self) -> bool:
+        """Whether every client's own model scores what the shared one does, by whatever they are scored: it is that."""
+        pairs = [(name, name.replace(".personal.", ".shared.")) for name in self.clients if ".personal." in name]
+        return bool(pairs) and all(shared in self.clients and np.array_equal(
+            self.numbers(own), self.numbers(shared), equal_nan=True) for own, shared in pairs)
+
     def rejected(self) -> list[str]:
         """The clients whose uploads were rejected."""
         names = self.history[-1].get("rejected_clients")
@@ -129,6 +139,14 @@ class Group:
         else:  # a score that is no number stays none
             there = np.stack([np.isin(named, run.clients["client"]) for run in self.runs])
         return np.where(there, scores, 0).sum(axis=0) / np.where(there.any(axis=0), there.sum(axis=0), np.nan)
+
+    def advice(self) -> list[str]:
+        """What there was to know before its first round, of the first run that was told any: seeds differ little."""
+        return next((advice for run in self.runs if (advice := run.advice())), [])
+
+    def has_one_model(self) -> bool:
+        """Whether no client has a model of its own, in any run."""
+        return all(run.has_one_model() for run in self.runs)
 
     def of_new_clients(self) -> Group:
         """The same runs with their new clients in the place of the others; those without any are left out."""

@@ -13,10 +13,11 @@ from cantons.errors import InputError, unknown
 from cantons.optional import optional_import
 from cantons.protocol import Recipe
 from cantons.ranges import Count, check
-from cantons.reporting.axes import new_axes
+from cantons.reporting.axes import new_figure
 from cantons.reporting.collect import collect, headline
 from cantons.reporting.figures import draw_curves
 from cantons.reporting.findings import Findings
+from cantons.reporting.labels import make_room
 from cantons.reporting.page import check_report, page, write_page
 from cantons.reporting.paired import difference_cells
 from cantons.reporting.save import check_saved
@@ -64,8 +65,10 @@ class Comparison(Findings):
                  if isinstance(value, int | float)}
         if chosen not in known:
             raise unknown("number of the evaluations", chosen, known)
-        axes = new_axes() if axes is None else axes
+        figure, axes = new_figure() if axes is None else (None, axes)
         draw_curves(axes, self.groups, chosen, chosen)
+        if figure is not None:
+            make_room(figure)
         return axes
 
     def save(self, folder: str | Path, overwrite: bool = False) -> list[Path]:

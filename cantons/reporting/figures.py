@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cantons.reporting.collect import Group
-from cantons.reporting.labels import WIDTH, label_ends
+from cantons.reporting.labels import WIDTH, label_ends, make_room
 from cantons.reporting.style import FAINT, colour, dashes
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ def curves(groups: Sequence[Group], key: str, label: str, same_axis: Sequence[st
     """One number against rounds: see `draw_curves`."""
     figure, axes = _blank(WIDE)
     draw_curves(axes, groups, key, label, same_axis, across, bounds, log_across)
+    make_room(figure)
     return figure
 
 
@@ -87,6 +88,7 @@ def against_time(groups: Sequence[Group], key: str, label: str) -> Figure:
              for place, group in timed]
     axes.set(xlabel="virtual time", ylabel=label)
     label_ends(axes, lines, [group.label for _, group in timed])
+    make_room(figure)
     return figure
 
 
@@ -106,6 +108,7 @@ def traffic(groups: Sequence[Group], key: str, label: str) -> Figure:
     axes.xaxis.set_minor_formatter("")
     _fit(axes, "y", np.concatenate([line.get_ydata() for line in lines]))
     label_ends(axes, lines, [group.label for group in groups])
+    make_room(figure)
     return figure
 
 
@@ -121,6 +124,7 @@ def ranked(groups: Sequence[Group], key: str, label: str, larger_is_better: bool
     axes.set(xlabel="clients, ranked for each method from worst to best (%)", ylabel=label, xlim=(0, 100))
     _fit(axes, "y", np.concatenate([line.get_ydata() for line in lines]))
     label_ends(axes, lines, [group.label for group in groups])
+    make_room(figure)
     return figure
 
 

@@ -38,13 +38,15 @@ def section(groups: Sequence[Group]) -> str:
         return ""
     upwards, alone = metric in UPWARDS, len(groups) == 1
     everything = np.concatenate([scores for one in found for scores in (one.shared, one.personal)])
+    apart = [one for one in found if not one.group.has_one_model()]  # of the others there is nothing to be said
     drawn = [figure(f"New clients{'' if alone else f' of {one.group.label}'}: personal against shared", partial(
         figures.against, one.shared, one.personal, one.place, ("shared", "personal"), upwards, everything),
-        verdict(one.shared, one.personal, one.names, upwards)) for one in found]
+        verdict(one.shared, one.personal, one.names, upwards)) for one in apart]
     averaged = ", averaged over seeds" if several_seeds(groups) else ""
     note = (f"Clients who took no part in training: the test {metric} of the model that each has on its first day, and "
-            f"of the shared model, after the last round{averaged}. A dot is a client, a larger dot several.")
-    sentences = [element("p", f"{'' if alone else f'{one.group.label}: '}{_how_many(one, upwards)}") for one in found]
+            f"of the shared model, after the last round{averaged}."
+            + (" A dot is a client, a larger dot several." if apart else ""))
+    sentences = [element("p", f"{'' if alone else f'{one.group.label}: '}{_how_many(one, upwards)}") for one in apart]
     return (element("h2", "New clients") + "".join(sentences) + element("p", note, "note") + gallery(drawn, "squares")
             + _table(found, alone))
 

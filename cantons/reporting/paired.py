@@ -233,7 +233,7 @@ def signed(value: float) -> str:
     ('+0.013', '-0.500', '0.000')
     """
     words = score(value)
-    return words.lstrip("-") if not words.strip("-0.") else f"+{words}" if value > 0 else words
+    return f"+{words}" if value > 0 and words.strip("0.") else words
 
 
 def _p(value: float | None) -> str:

@@ -17,6 +17,7 @@ from cantons.reporting.paired import difference_cells
 from cantons.reporting.svg import Drawing, write_figure
 from cantons.reporting.table import cells
 from cantons.reporting.text import comparison_title
+from cantons.study.plain import plain
 
 CONTENTS = "contents.json"  # by which we know such a folder again, and what in it is ours
 GENERATOR = {"generator": "cantons"}
@@ -64,7 +65,7 @@ def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
     file = StringIO()
     writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows(plain(list(rows)))
     return file.getvalue()
 
 

@@ -28,6 +28,7 @@ from cantons.reporting.collect import (
 from cantons.reporting.collect import populations as of_populations
 from cantons.reporting.duel import verdict
 from cantons.reporting.markup import element, figure, gallery, table
+from cantons.reporting.paired import quoted_names
 from cantons.reporting.table import cells, legend, meaning_of_spread
 from cantons.reporting.traffic import explain_traffic, traffic_cells
 from cantons.reporting.words import listed
@@ -116,7 +117,7 @@ def clients(groups: Sequence[Group], reference: Group) -> str:
     names = client_names(group.runs for group in groups)
     found = [group.clients(keys[model], names) for group in groups for model in (models if alone else ("personal",))]
     for place, group in enumerate(groups):
-        if "shared" not in models if alone else group is reference:
+        if "shared" not in models or group.has_one_model() if alone else group is reference:
             continue
         old, new = ("shared", "personal") if alone else (reference.label, group.label)
         before = reference.clients(keys["shared" if alone else "personal"], names)
@@ -186,10 +187,20 @@ def _headline(groups: Sequence[Group]) -> str:
     return f"{scored_set(groups).capitalize()} {metrics(groups)[0]}"
 
 
+def _advice(groups: Sequence[Group]) -> list[str]:
+    """Each sentence once, with the methods that it was told of, unless these are all of them."""
+    told: dict[str, list[str]] = {}
+    for group in groups:
+        for sentence in dict.fromkeys(group.advice()):
+            told.setdefault(sentence, []).append(group.label)
+    return [sentence if len(labels) == len(groups) else f"{quoted_names(labels)}: {sentence}"
+            for sentence, labels in told.items()]
+
+
 def _notices(groups: Sequence[Group]) -> list[str]:
-    """Runs that are not over, and runs whose scores are not numbers any more."""
+    """What there was to know beforehand, runs that are not over, and runs whose scores are not numbers any more."""
     key = headline(groups)
-    found = []
+    found = _advice(groups)
     for run in (run for group in groups for run in group.runs):
         done, asked = run.history[-1]["round"], run.before + run.study["rounds"]
         if done < asked:

@@ -14,7 +14,7 @@ from cantons.errors import InputError, shown
 from cantons.files import folder_name, without_separators
 from cantons.optional import optional_import
 from cantons.ranges import Count, check
-from cantons.reporting.axes import new_axes
+from cantons.reporting.axes import new_figure
 from cantons.reporting.text import as_text, print_sweep, sweep_cells, sweep_title
 from cantons.study.callbacks import Callbacks, Several
 from cantons.study.dotted_keys import short_keys
@@ -69,7 +69,7 @@ class Sweep:
 
     def plot(self, axes: Axes | None = None) -> Axes:
         """The score of each point on matplotlib axes: against the value if one number was varied, else by name."""
-        axes = new_axes() if axes is None else axes
+        axes = new_figure()[1] if axes is None else axes
         drawn = [outcome for outcome in self.outcomes if not outcome.failure]
         keys = list(self.outcomes[0].point)
         label = self.by if "." in self.by else f"{self.by} {self.metric}"

@@ -9,6 +9,7 @@ from typing import Any
 
 from cantons.reporting.collect import Group, shown
 from cantons.reporting.paired import quoted_names
+from cantons.study.describe import option_meanings, shared_options
 from cantons.study.plain import plain
 from cantons.study.registry import REGISTRY
 
@@ -18,6 +19,8 @@ KINDS = ("problem", "algorithm", "clock")
 def unasked_options(groups: Sequence[Group], tuned: Collection[str] = ()) -> list[str]:
     """A line for each option that parts of other names share, whose values differ, one of them being a default.
 
+    It says which methods have no such option: a reader may wonder what these do.
+
     Methods with the same part differ in its options because somebody said so. Of parts that are not ours the defaults
     are not known here: all that they have may be one. What was `tuned`, by dotted keys, is left out.
     """
@@ -25,11 +28,40 @@ def unasked_options(groups: Sequence[Group], tuned: Collection[str] = ()) -> lis
     for kind in KINDS:
         tables = {group.label: _table(group.study.get(kind)) for group in groups}
         for option in dict.fromkeys(key for table in tables.values() for key in table if key != "name"):
-            having = {label: table for label, table in tables.items() if option in table}
-            is_tuned = any(f"{key}.".startswith(f"{kind}.{option}.") for key in tuned)
-            if not is_tuned and _differs(kind, list(having.values()), option):
-                found.append(f"{kind}.{option} is {_listed(kind, having, option)}")
+            if any(f"{key}.".startswith(f"{kind}.{option}.") for key in tuned):
+                continue
+            lacking = [label for label, table in tables.items() if table and option not in table]
+            found += [f"{kind}.{option} is {_listed(kind, having, option)}{_said_of(lacking)}"
+                      for having in _by_meaning(kind, tables, option)
+                      if _differs(kind, list(having.values()), option)]
     return found
+
+
+def _by_meaning(kind: str, tables: Mapping[str, Mapping[str, Any]],
+                option: str) -> list[dict[str, Mapping[str, Any]]]:
+    """The methods that have this option, those together that mean the same by it.
+
+    What is in a group of options that parts share is the same option in all of them, also where some use words of their
+    own for it. Otherwise parts with words of their own mean something of their own: so do methods by their `penalty`.
+    """
+    meanings = {label: _own_words(kind, table.get("name", ""), option)
+                for label, table in tables.items() if option in table}
+    if None in meanings.values():
+        return [{label: tables[label] for label in meanings}]
+    return [{label: tables[label] for label, own in meanings.items() if own == words}
+            for words in dict.fromkeys(meanings.values())]
+
+
+def _own_words(kind: str, name: str, option: str) -> str | None:
+    """What a part of ours says about an option that it has from no group; None of any other."""
+    function = REGISTRY[kind].get(name)
+    if function is None:
+        return None
+    return None if option in shared_options(function) else option_meanings(function).get(option, "")
+
+
+def _said_of(lacking: Sequence[str]) -> str:
+    return f"; {quoted_names(lacking)} {'has' if len(lacking) == 1 else 'have'} no such option" if lacking else ""
 
 
 def _differs(kind: str, tables: Sequence[Mapping[str, Any]], option: str) -> bool:

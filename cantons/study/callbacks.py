@@ -85,6 +85,17 @@ class Several(Callback):
             getattr(callback, what)(*about)
 
 
+class Labelled(Several):
+    """The same callbacks for one of several methods: a notice begins with its label. Advice is told once for all."""
+
+    def __init__(self, callback: Callback, label: str):
+        super().__init__([callback])
+        self.label = label
+
+    def noticed(self, sentence: str) -> None:
+        super().noticed(f"{self.label}: {sentence}")
+
+
 def _as_callback(given: Any) -> Callback:
     if isinstance(given, Callback):
         return given

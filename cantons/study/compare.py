@@ -9,7 +9,7 @@ from cantons.clock import rounds
 from cantons.data import Federation
 from cantons.errors import InputError, unknown
 from cantons.protocol import Recipe
-from cantons.study.callbacks import Callback
+from cantons.study.callbacks import Callback, Labelled
 from cantons.study.folder import Folder
 from cantons.study.methods import Method
 from cantons.study.resolve import build_clock
@@ -43,10 +43,11 @@ def play(methods: Sequence[Method], seeds: Sequence[int], out: Path, watcher: Ca
     every seed has a split of the data of its own.
     """
     runs = {out / f"{method.folder}-{seed}": method.with_seed(seed, resplit) for method in methods for seed in seeds}
+    labels = [f"{method.name}, seed {seed}" for method in methods for seed in seeds]
     others = {folder for folder, study in runs.items() if _holds_other(folder, study, accept_changes, overwrite)}
-    for folder, study in runs.items():
+    for label, (folder, study) in zip(labels, runs.items(), strict=True):
         study.run(out=folder, resume=folder not in others and Folder(folder).has_begun(), overwrite=folder in others,
-                  accept_changes=accept_changes, callbacks=[watcher], progress=None)
+                  accept_changes=accept_changes, callbacks=[Labelled(watcher, label)], progress=None)
     return list(runs)
 
 

@@ -8,7 +8,7 @@ import sys
 from collections import abc
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -82,6 +82,12 @@ def option_meanings(function: Callable[..., Any]) -> dict[str, str]:
     groups = options_of(inspect.unwrap(function)).groups.values()
     names = [option.name for option in options_of(function).parameters]
     return meanings(inspect.getdoc(function), *(group.__doc__ for group in groups), names=names)
+
+
+def shared_options(function: Callable[..., Any]) -> set[str]:
+    """The options that a part has from groups, and in common with other parts."""
+    groups = options_of(inspect.unwrap(function)).groups.values()
+    return {option for group in groups for option in get_type_hints(group)}
 
 
 def without_options(docstring: str, names: Iterable[str]) -> str:

@@ -289,8 +289,13 @@ def write_columns(path: Path, columns: Mapping[str, Any]) -> None:
         text = io.TextIOWrapper(file, encoding="utf-8", newline="")
         writer = csv.writer(text)
         writer.writerow(columns)
-        writer.writerows(zip(*columns.values(), strict=True))
+        writer.writerows(zip(*map(_without_signed_zeros, columns.values()), strict=True))
         text.detach()  # which flushes, and leaves the file open
+
+
+def _without_signed_zeros(column: Any) -> Any:
+    array = np.asarray(column)
+    return array + 0.0 if array.dtype.kind == "f" else column
 
 
 def _row(line: bytes) -> dict[str, Any] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ class Log:
                                      (start.state.server.shared, start.start_private), self.run.study["rounds"],
                                      self.run.liars)
 
+    @cached_property
     def advice(self) -> Sequence[str]:
         """What the algorithm would have the user know before the run begins."""
         parts = self.run.parts

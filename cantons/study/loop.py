@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -128,10 +129,15 @@ class Loop:
 
     def _advise(self) -> None:
         """Tell what is to be said before the first round: each sentence once, whichever runs it is of."""
-        said = dict.fromkeys(about_inputs(self.runs[0].parts.problem, self.runs[0].data))
-        said |= {f"{log.run.parts.recipe.name}: {sentence}": None for log in self.logs for sentence in log.advice()}
+        said = dict.fromkeys(self.about_data)
+        said |= {f"{log.run.parts.recipe.name}: {sentence}": None for log in self.logs for sentence in log.advice}
         for sentence in said:
             self.watcher.advised(sentence)
+
+    @cached_property
+    def about_data(self) -> list[str]:
+        """What the user should know about the data before the first round."""
+        return about_inputs(self.runs[0].parts.problem, self.runs[0].data)
 
     def _restored(self, state: Any) -> tuple[Any, int]:
         """The newest sound checkpoint, or the beginning."""
@@ -260,7 +266,10 @@ class Loop:
     def _finish(self, state: Any, done: int) -> list[Finished]:
         ended = []
         for log, snapshot in zip(self.logs, self.session.whole(state), strict=True):
-            study, more = log.run.study, {"changes": self.changes} if self.changes else {}
+            study = log.run.study
+            more: dict[str, Any] = {"changes": self.changes} if self.changes else {}
+            if advice := [*self.about_data, *log.advice]:
+                more["advice"] = advice
             if "byzantine" in study:
                 more["liars"] = study["byzantine"]["clients"]
             if self.patience is not None:

@@ -141,7 +141,7 @@ def _with_algorithm(base: Base, algorithm: Any, changes: Changes, watcher: Callb
         known = inspect.signature(function).parameters if callable(function) else own
         strange = [key for key in own if key not in known]
         if strange:
-            watcher.noticed(f"{name} has no {' and no '.join(strange)}: what {base.source} says about that is not "
+            watcher.advised(f"{name} has no {' and no '.join(strange)}: what {base.source} says about that is not "
                             "for it.")
         first = {"algorithm": {"name": name, **{key: value for key, value in own.items() if key in known}},
                  **{f"algorithm.{key}": value for key, value in options.items()}}

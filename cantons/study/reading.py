@@ -98,6 +98,7 @@ def read_summary(folder: Path) -> dict[str, Any]:
     """How a run ended."""
     summary = read_table(folder / "summary.json")
     _check(summary, {"rounds": COUNT}, folder / "summary.json")
+    _check(summary, {"advice": LIST}, folder / "summary.json", optional=True)
     return summary
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cantons.errors import InputError
-from cantons.study.callbacks import Callback
+from cantons.study.callbacks import Callback, Labelled
 from cantons.study.default_steps import default_steps
 from cantons.study.methods import Method
 from cantons.study.plain import plain
@@ -41,8 +41,8 @@ def tune(methods: Sequence[Method], grid: Mapping[str, Sequence[Any]], seeds: in
         if not values:
             tuned[method.name] = Tuned({}, 1, 0, default_steps=_default_steps(method.study, {}))
             continue
-        by, _, outcomes = sweep(method.study, values, seeds, out / FOLDER / method.folder, {}, watcher,
-                                accept_changes, overwrite=overwrite)
+        by, _, outcomes = sweep(method.study, values, seeds, out / FOLDER / method.folder, {},
+                                Labelled(watcher, method.name), accept_changes, overwrite=overwrite)
         best = outcomes[0]
         if best.failure:
             raise InputError(f"{method.name}: no value that was tried gives a number: {best.failure}")

@@ -158,6 +158,37 @@ def test_every_method_has_a_figure_of_its_new_clients_and_seeds_are_averaged(mak
     assert re.findall("<td>(.*?)</td>", found) == ["4", "0.375", "0.125", "4", "0.250", "0.125"]
 
 
+def test_new_clients_with_the_shared_model_are_not_held_against_it(make_run, written):
+    runs = [with_new_clients(make_run(name, name=name, algorithm={"name": name}, new=0.5), ["dan", "fay"], own,
+                             [0.25, 0.5]) for name, own in (("a", [0.25, 0.5]), ("b", [0.5, 0.5]))]
+    page = written(runs)
+    assert re.findall(r"(\w+): (\d) of 2 new clients do better", page) == [("b", "1")]
+    assert "New clients of b: personal against shared" in page and "New clients of a" not in page
+    alone = written(runs[:1]).partition("<h2>New clients</h2>")[2].partition("<h2>")[0]
+    assert "took no part in training" in alone and "0.250" in alone
+    assert "do better" not in alone and "A dot is" not in alone and "<svg" not in alone
+
+
+def test_clients_without_models_of_their_own_are_not_held_against_the_shared_one(make_run, written):
+    one, two = (make_run(name, scores=(0.25, 0.5, 0.75), shared=shared, name=name)
+                for name, shared in (("one", (0.25, 0.5, 0.75)), ("two", (0.25, 0.5, 0.5))))
+    assert "personal against shared" in written([two]) and "personal against shared" not in written([one])
+
+
+def test_what_a_run_was_advised_stands_at_the_top_with_the_methods_it_is_about(make_run, written):
+    advice = {"a": ["inputs are large.", "a is whole."], "b, mu=1": ["inputs are large.", "short."],
+              "c": ["inputs are large.", "short."]}
+    runs = [make_run(name, name=name, algorithm={"name": name}) for name in advice]
+    for run, sentences in zip(runs, advice.values(), strict=True):
+        Folder(run).summary({"rounds": 20, "advice": sentences})
+    top = written(runs).partition("<h2>")[0]
+    assert re.findall('<p class="notice">(.*?)</p>', top) == [
+        "inputs are large.", "a: a is whole.", "“b, mu=1” and c: short."]
+    Folder(runs[0]).summary({"rounds": 20, "advice": "words"})
+    with pytest.raises(InputError, match=r"summary.json: advice is .* where a list of words belongs"):
+        written(runs)
+
+
 def test_a_damaged_table_of_new_clients_is_named(make_run, written):
     run = make_run(new=0.5)
     (run / "new_clients.csv").write_text("client,test_examples\ndan,3\n")

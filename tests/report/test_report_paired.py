@@ -1,6 +1,7 @@
 """What a comparison says follows from its numbers, and no more than that."""
 
 import csv
+import inspect
 import json
 import re
 from unittest import mock
@@ -16,6 +17,7 @@ from cantons.reporting.paired import conclude
 from cantons.reporting.save import as_latex, as_markdown
 from cantons.reporting.unasked import unasked_options
 from cantons.study.folder import Folder
+from cantons.study.registry import REGISTRY
 
 BASE = np.linspace(0.4, 0.9, 20)  # what twenty clients score by the reference
 
@@ -229,6 +231,31 @@ def test_options_that_differ_unasked_are_listed(make_run, first, second, listed)
     assert found.unasked == listed
     assert all(line in str(found).replace("\n", " ") for line in listed)
     assert unasked_options(found.groups, tuned=["algorithm.batch_size"]) == []
+
+
+@pytest.fixture
+def with_defaults(make_run):
+    """Runs of algorithms with all their options at their defaults."""
+    def read(*names):
+        options = (inspect.signature(REGISTRY["algorithm"][name]).parameters.values() for name in names)
+        return read_comparison([make_run(name, name=name, algorithm={"name": name, **{
+            option.name: option.default for option in own}}) for name, own in zip(names, options, strict=True)])
+
+    return read
+
+
+def test_methods_without_an_option_that_others_have_otherwise_are_named(with_defaults):
+    found = with_defaults("fedavg", "ffgg", "local_ffgg", "fedalt", "fedrep")
+    assert ("algorithm.weighting is examples (the default) for fedavg, uniform (the default) for fedalt and fedrep; "
+            "ffgg and local_ffgg have no such option") in found.unasked
+    assert "algorithm.batch_size is 32 (the default) for fedavg, fedalt and fedrep, none (the default) for " \
+           "local_ffgg; ffgg has no such option" in found.unasked
+
+
+def test_options_of_one_name_are_not_held_against_each_other_where_methods_mean_something_of_their_own(with_defaults):
+    found = with_defaults("ditto", "pfedme", "l2gd")
+    assert not [line for line in found.unasked if line.startswith("algorithm.penalty")]
+    assert [line for line in found.unasked if line.startswith("algorithm.batch_size is 32")]  # l2gd has own words
 
 
 def test_tables_and_figures_are_saved_as_files(compared, tmp_path):

@@ -1,5 +1,6 @@
 """What a user is told before the first round."""
 
+import json
 from unittest import mock
 
 import numpy as np
@@ -70,6 +71,18 @@ def test_a_callback_is_advised_by_a_notice_unless_it_says_otherwise(capsys):
     heard, data = Heard(), federation(ROWS)
     ct.run(ct.logistic(data), data, ct.fedavg(), rounds=1, callbacks=[heard], progress=None)
     assert sum(ADVICE in sentence for sentence in heard.sentences) == 1
+
+
+def test_advice_is_kept_with_the_run_also_after_a_resume(tmp_path):
+    data = federation(ROWS)
+    study = ct.Study(ct.logistic(data, split="*bias"), data, ct.ditto(), rounds=2)
+    study.changed({"rounds": 1}).run(out=tmp_path / "run", progress=None)
+    summary = study.run(out=tmp_path / "run", resume=True, progress=None).summary
+    assert [ADVICE in summary["advice"][0], "ditto personalises whole models" in summary["advice"][1]] == [True, True]
+    assert len(summary["advice"]) == 2
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["advice"] == summary["advice"]
+    scaled = federation(ROWS / 400)
+    assert "advice" not in ct.run(ct.logistic(scaled), scaled, ct.fedavg(), rounds=1, progress=None).summary
 
 
 def rows_of(evaluating, training):

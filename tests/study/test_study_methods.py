@@ -270,3 +270,21 @@ def test_a_sweep_begins_anew_where_other_runs_are_only_if_it_is_told_to(here):
     stamp = (here / "out" / "step_size=0.1-0" / "metrics.jsonl").stat().st_mtime_ns
     ct.sweep("study.toml", grid, out="out", overwrite=True, **other)  # its own runs are kept
     assert (here / "out" / "step_size=0.1-0" / "metrics.jsonl").stat().st_mtime_ns == stamp
+
+
+def test_notices_say_which_method_they_are_of_while_it_is_tuned_and_afterwards(here):
+    notices = Notices()
+    (here / "study.toml").write_text(STUDY.replace("batch_size = 8", ""))
+    ct.compare("study.toml", algorithm=["fedavg", "fedprox,mu=0.5"], rounds=2, seeds=2, tune_seeds=1, progress=None,
+               tune={"algorithm.step_size": [1e30, 1e31]}, callbacks=[notices])
+    told = [sentence.partition(": ")[0] for sentence in notices.said if "step_size may help" in sentence
+            or "step_size or clip_norm may help" in sentence]
+    tuning = [sentence for sentence in notices.said if ": step_size=1e+30-0: " in sentence]
+    assert {sentence.partition(": step_size")[0] for sentence in tuning} == {"fedavg", "fedprox, mu=0.5"}
+    assert set(told) == {*(f"{name}{seed}" for name in ("fedavg", "fedprox, mu=0.5")
+                           for seed in ("", ", seed 1", ", seed 2"))}
+
+
+def test_an_option_that_methods_of_one_algorithm_lack_is_told_once(here, capsys):
+    ct.compare("study.toml", algorithm=["fedavg", "ffgg", "ffgg,tuner=lbfgs", "ffgg,tuner=sgd"], rounds=1, seeds=1)
+    assert capsys.readouterr().err.count("ffgg has no batch_size: what study.toml says about that is not for it.") == 1

@@ -369,3 +369,15 @@ def test_a_run_on_a_full_disk_resumes_to_the_same_bits(tmp_path, full_disk, labe
     again = play(labels, tmp_path / "run", resume=True)
     assert rows_of(tmp_path / "run") == rows_of(whole.folder)
     jax.tree.map(np.testing.assert_array_equal, again.model.state, whole.model.state)
+
+
+# Numbers
+
+def test_no_zero_is_written_with_a_sign(tmp_path):
+    folder = Folder(tmp_path / "run").open(STUDY, resume=False)
+    with folder:
+        folder.append({"round": 0, "drift": -0.0, "each": np.array([-0.0, -0.5])})
+        folder.clients({"client": ["ann", "bob"], "drift": np.array([-0.0, -0.5], np.float32), "other": [-0.0, 1.0]})
+    assert json.loads(folder.metrics_file.read_text())["each"] == [0.0, -0.5]
+    assert "-0.0" not in folder.metrics_file.read_text()
+    assert folder.clients_file.read_text().split() == ["client,drift,other", "ann,0.0,0.0", "bob,-0.5,1.0"]
