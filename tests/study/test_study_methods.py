@@ -105,6 +105,20 @@ def test_an_algorithm_is_a_method_and_keys_of_all_come_before_its_own(here):
     assert [method.name for method in named] == ["fedprox"]
 
 
+def test_a_method_sets_a_part_before_its_keys_and_says_which_common_keys_it_replaces(here):
+    words = ["ffgg; algorithm.tuner.step_size=0.25; algorithm.tuner=sgd", "ffgg,tuner.step_size=0.25,tuner=sgd"]
+    tables = [{"algorithm.tuner.step_size": 0.25, "algorithm.tuner": "sgd", "algorithm": "ffgg"},
+              {"algorithm": {"name": "ffgg", "tuner.step_size": 0.25, "tuner": "sgd"}}]
+    for method in of_one_study("study.toml", [], words + tables, {}, Notices()):
+        assert method.study.algorithm_recipe().options["tuner"] == {"name": "sgd", "step_size": 0.25}
+    notices = Notices()
+    common = {"algorithm": "ffgg", "algorithm.tuner.step_size": 0.25}
+    plain, own = of_one_study("study.toml", ["ffgg", "ffgg,tuner=sgd"], [], common, notices)
+    assert plain.study.algorithm()["tuner"] == {"name": "gd", "step_size": 0.25}
+    assert own.study.algorithm()["tuner"] == "sgd"
+    assert notices.said == ["ffgg, tuner=sgd has its own algorithm.tuner: algorithm.tuner.step_size is not for it."]
+
+
 @pytest.mark.parametrize("words, label", [
     ("ffgg; algorithm.tuner.name=gd", "ffgg, tuner=gd"),
     ("ffgg; algorithm.tuner.step_size=0.25", "ffgg, tuner.step_size=0.25"),  # ffgg has a step_size of its own
