@@ -231,6 +231,15 @@ def test_options_that_differ_unasked_are_listed(make_run, first, second, listed)
     assert unasked_options(found.groups, tuned=["algorithm.batch_size"]) == []
 
 
+def test_a_part_that_differs_unasked_is_shown_by_its_name_and_options(make_run):
+    tuners = {"ffgg": {"name": "gd", "steps": 10, "step_size": 0.1}, "pfedme": {"name": "exact"}}
+    groups = read_comparison([make_run(name, name=name, algorithm={"name": name, "tuner": tuner})
+                              for name, tuner in tuners.items()]).groups
+    assert unasked_options(groups) == [
+        "algorithm.tuner is gd (steps 10, step_size 0.1) (the default) for ffgg, exact for pfedme"]
+    assert unasked_options(groups, tuned=["algorithm.tuner.step_size"]) == []
+
+
 def test_tables_and_figures_are_saved_as_files(compared, tmp_path):
     found = compared({"base": np.zeros((2, 1)), "a & b_%": gains(2)})
     paper = tmp_path / "paper"
