@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cantons.errors import InputError, shown
+from cantons.errors import InputError, shown, with_article
 from cantons.protocol import Recipe
 from cantons.study.part_tables import Place, places_in, study_places
 from cantons.study.stage_tables import PARTS, STAGE, merged_part, stage_called
@@ -65,7 +65,8 @@ def set_in(table: dict[str, Any], places: Mapping[str, Place], words: Sequence[s
         place = places.get(word)
         inner = _as_table(table.get(word), place)
         if not isinstance(inner, dict):
-            whole = "" if place is None else f"; give a {place.kind} whole: a table with its name and options"
+            whole = "" if place is None else (
+                f"; give {with_article(place.kind)} whole: a table with its name and options")
             raise InputError(f"{refusal}, because {word} is {shown(inner)} and has no keys of its own{whole}.")
         table[word] = inner
         table, places = inner, {} if place is None else places_in(place, inner, folder)

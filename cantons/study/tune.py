@@ -67,12 +67,21 @@ def _own_keys(methods: Sequence[Method], grid: Mapping[str, Sequence[Any]],
         refusals = {method.name: _refusal(method, key, grid) for method in methods}
         if all(refusals.values()):
             raise InputError(next(iter(refusals.values())))
+        lacking = [method.name for method in methods if refusals[method.name] and not _has(method.study, key)]
+        if lacking:
+            watcher.noticed(f"{key} is not tuned for methods without it: {', '.join(lacking)}.")
         for name, refusal in refusals.items():
-            if refusal:
-                watcher.noticed(f"{name} is not tuned over {key}: {refusal}")
-            else:
+            if not refusal:
                 found[name][key] = values
+            elif name not in lacking:
+                watcher.noticed(f"{name} is not tuned over {key}: {refusal}")
     return found
+
+
+def _has(study: AnyStudy, key: str) -> bool:
+    """Whether there is such an option; of a part's own options, whether there is such a part."""
+    kind, option, *_ = [*key.split("."), ""]
+    return kind != "algorithm" or option in study.algorithm_recipe().options
 
 
 def _refusal(method: Method, key: str, grid: Mapping[str, Sequence[Any]]) -> str:

@@ -3,6 +3,7 @@
 import inspect
 import itertools
 import json
+import re
 
 import pytest
 
@@ -133,6 +134,16 @@ def test_what_has_no_keys_is_refused_alike_in_files_and_in_python(made, key, sen
         with pytest.raises(ct.InputError) as refused:
             study.changed({key: 0.1})
         assert sentence in str(refused.value)
+
+
+@pytest.mark.parametrize("table, key, sentence", [
+    ({"split": "output"}, "split.rank", "split: output has no options; leave 'rank' out."),
+    ({"augment": ["flip"]}, "augment.padding", "because augment is ['flip'] and has no keys of its own; give an "
+     "augmentation whole"),
+])
+def test_a_part_without_such_keys_says_so(table, key, sentence):
+    with pytest.raises(ct.InputError, match=re.escape(sentence)):
+        check_part("s.toml", "problem", {"name": "classification", "model": "mlp", **table}, {key: 2})
 
 
 def test_a_sweep_tells_keys_with_the_same_last_word_apart(made, tmp_path):

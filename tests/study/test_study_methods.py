@@ -236,13 +236,21 @@ def same_bits(one, other):
         assert leaf.tobytes() == again.tobytes()
 
 
+def test_methods_that_lack_what_is_tuned_are_named_in_one_sentence(here):
+    notices = Notices()
+    ct.compare("study.toml", algorithm=["fedavg", "ffgg", "fedprox"], tune={"algorithm.tuner.step_size": [0.5]},
+               tune_seeds=1, seeds=1, rounds=1, out="out", callbacks=[notices])
+    assert [sentence for sentence in notices.said if "not tuned" in sentence] == [
+        "algorithm.tuner.step_size is not tuned for methods without it: fedavg, fedprox."]
+
+
 def test_a_tuned_comparison_is_a_sweep_and_runs_made_by_hand(here):
     """By bits; called again, it computes nothing, and the values that were chosen are in the table."""
     notices = Notices()
     grid = {"algorithm.step_size": [0.001, 0.5], "algorithm.mu": [0.1]}
     asked = {"algorithm": ["fedavg", "fedprox"], "tune": grid, "tune_seeds": 1, "seeds": 2, "out": "out"}
     found = ct.compare("study.toml", **asked, callbacks=[notices])
-    assert any(sentence.startswith("fedavg is not tuned over algorithm.mu") for sentence in notices.said)
+    assert "algorithm.mu is not tuned for methods without it: fedavg." in notices.said
     for name in ("fedavg", "fedprox"):
         own = {key: values for key, values in grid.items() if name == "fedprox" or key != "algorithm.mu"}
         swept = ct.sweep("study.toml", own, seeds=1, out=f"hand/{name}", set={"algorithm.name": name})
