@@ -6,7 +6,7 @@ import difflib
 import inspect
 import numbers
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import SupportsIndex
 
 RENAMED = {"blended": "synthetic_mixture", "moving": "drifting_targets"}  # what parts were once called -> their names
@@ -40,6 +40,15 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
     hint = f" Did you mean {near[0]!r}?" if near else ""
     listed = textwrap.shorten(", ".join(names), LISTED, placeholder=" and more")
     return InputError(f"unknown {kind} {shown(name)}.{hint} Known: {listed}.")
+
+
+def unknown_option(name: str, option: str, known: Collection[str]) -> InputError:
+    """
+    >>> print(unknown_option("output", "rank", []))
+    output has no options; leave 'rank' out.
+    """
+    return unknown(f"option of {name}", option, known) if known else InputError(
+        f"{name} has no options; leave {shown(option)} out.")
 
 
 def shown(value: object) -> str:
@@ -97,7 +106,7 @@ def check_options(function: Callable, options: Iterable[str], name: str) -> None
     given = list(options)
     for option in given:
         if option not in known:
-            raise unknown(f"option of {name}", option, known)
+            raise unknown_option(name, option, known)
     for option, parameter in known.items():
         if parameter.default is parameter.empty and option not in given:
             raise InputError(f"{name} needs the option {option}, which has no default.")
@@ -108,7 +117,7 @@ def bind(signature: inspect.Signature, name: str, args: tuple, chosen: dict) -> 
     known = signature.parameters
     if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
         for option in (option for option in chosen if option not in known):
-            raise unknown(f"option of {name}", option, known)
+            raise unknown_option(name, option, known)
     return signature.bind(*args, **chosen)
 
 

@@ -191,6 +191,26 @@ def named_in(hint: Any) -> Named | None:
     return next((found for choice in alternatives(hint) if (found := note(choice, Named)) is not None), None)
 
 
+def whole(hint: Any, value: Any) -> Any:
+    """A part that is one of several builders as a table with its name and all its options; other values as they are.
+
+    >>> def gd(steps: int = 10, step_size: float = 0.1): ...
+    >>> whole(Annotated[str, Named("tuner", {"gd": gd})], "gd")
+    {'name': 'gd', 'steps': 10, 'step_size': 0.1}
+    """
+    named = named_in(hint)
+    if named is not None and isinstance(value, list):
+        return [whole(hint, each) for each in value]
+    given = {"name": value} if isinstance(value, str) else value
+    if named is None or not isinstance(given, Mapping) or given.get("name") not in named.known:
+        return value
+    build = named.known[given["name"]]
+    hints = _hints(build)
+    options = {name: given.get(name, option.default) for name, option in inspect.signature(build).parameters.items()
+               if name in given or option.default is not option.empty}
+    return {"name": given["name"], **{name: whole(hints.get(name, Any), each) for name, each in options.items()}}
+
+
 def takes_integers(hint: Any) -> bool:
     return any(_bare(choice) is int for choice in alternatives(hint))
 

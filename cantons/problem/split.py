@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, NamedTuple
@@ -76,8 +77,10 @@ def is_shared(params: PyTree, rule: str, model: Model) -> PyTree:
     private = [any(fnmatchcase(path, pattern) for pattern in patterns) for path in known]
     if patterns and not any(private):
         below = next((f"{rule}{mark}*" for mark in "/." if any(path.startswith(rule + mark) for path in known)), None)
-        hint = "" if below is None else f" Did you mean {below!r}?"
-        raise InputError(f"split is {rule!r}, which matches no parameter; there are {', '.join(known)}.{hint}")
+        near = [below] if below is not None else difflib.get_close_matches(rule[:80], SPLITS, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise InputError(f"split is {rule!r}, which matches no parameter; there are {', '.join(known)}, and the splits "
+                         f"called {', '.join(SPLITS)}.{hint}")
     if private and all(private) and rule != "all":
         raise InputError(f"split is {rule!r}, which matches every parameter; give one that leaves some to be shared, "
                          "or say \"all\" if none are.")

@@ -1,5 +1,5 @@
 """Owns: comparisons, sweeps, and tables and figures of finished runs. May import: metrics, display, errors, files,
-optional, protocol, ranges, study.
+optional, options, protocol, ranges, study.
 """
 
 from cantons.reporting.collect import Group, Run, collect

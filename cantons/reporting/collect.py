@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -303,14 +303,26 @@ def differences(studies: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     >>> differences([{"seed": 0, "clock": {"cohort": 5}}, {"seed": 1, "clock": {"cohort": 9}}])
     {'clock.cohort': [5, 9]}
     """
-    tables = [options_of(study) for study in studies]
+    tables = options_of(studies)
     keys = dict.fromkeys(key for table in tables for key in table)
     rows = {key: [table.get(key) for table in tables] for key in keys}
     return {key: values for key, values in rows.items() if any(value != values[0] for value in values)}
 
 
-def options_of(study: Mapping[str, Any]) -> dict[str, Any]:
-    """The dotted keys of a study without APART, and without liars that follow from the seed."""
+def options_of(studies: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The dotted keys of each study. A part that is text, such as a pattern, stands where others have their names.
+
+    >>> options_of([{"problem": {"split": "*bias"}}, {"problem": {"split": {"name": "output"}}}])
+    [{'problem.split.name': '*bias'}, {'problem.split.name': 'output'}]
+    """
+    tables = [_options_of(study) for study in studies]
+    keys = {key for table in tables for key in table}
+    return [{f"{key}.name" if isinstance(value, str) and f"{key}.name" in keys else key: value
+             for key, value in table.items()} for table in tables]
+
+
+def _options_of(study: Mapping[str, Any]) -> dict[str, Any]:
+    """Without APART, and without liars that follow from the seed."""
     drawn = ("byzantine.clients",) if (study.get("byzantine") or {}).get("count") else ()
     return {key: value for key, value in flat(study).items() if key not in (*APART, *drawn)}
 
@@ -358,7 +370,7 @@ def _is_other_split(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 def _identity(study: Mapping[str, Any]) -> str:
     """What runs of one group have in common; an option that is missing is the same as one that is none."""
-    return json.dumps({key: value for key, value in options_of(study).items() if value is not None}, sort_keys=True)
+    return json.dumps({key: value for key, value in _options_of(study).items() if value is not None}, sort_keys=True)
 
 
 def _labels(studies: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -373,19 +385,28 @@ def _labels(studies: Sequence[Mapping[str, Any]]) -> list[str]:
 def _with_differences(studies: Sequence[Mapping[str, Any]], short: bool) -> list[str]:
     """The algorithm of each study, and in what it differs from others with the same algorithm.
 
-    If `short`, keys are without their tables, and where parts of different names are used, these stand for their
-    options too: "fedavg, multi_krum" and not "fedavg, aggregate.name multi_krum, aggregate.f 3".
+    If `short`, keys are without their tables, and where parts of different names are used, these stand for the options
+    that parts of that name have in common: "fedavg, multi_krum" and not "fedavg, aggregate.name multi_krum,
+    aggregate.f 3".
     """
     algorithms = [study["name"] if "stages" in study else study["algorithm"]["name"] for study in studies]
     labels = []
     for place, algorithm in enumerate(algorithms):
         rivals = [rival for rival, name in enumerate(algorithms) if name == algorithm]
-        apart = {key: values[rivals.index(place)] for key, values in differences([
-            studies[rival] for rival in rivals]).items()}
-        parts = {key.removesuffix("name") for key in apart if short and key.endswith(".name")}
+        values, own = differences([studies[rival] for rival in rivals]), rivals.index(place)
+        parts = {key.removesuffix("name") for key in values if short and key.endswith(".name")}
+        apart = {key: each[own] for key, each in values.items() if each[own] is not None and _tells(
+            key, values, own, parts)}
         names = short_keys(apart) if short else {key: key for key in apart}
-        words = [shown(value) if key.removesuffix("name") in parts else
-                 f"{names[key]} {shown(value)}" for key, value in apart.items()
-                 if value is not None and (key.removesuffix("name") in parts or not key.startswith(tuple(parts)))]
+        words = [shown(value) if key.removesuffix("name") in parts else f"{names[key]} {shown(value)}"
+                 for key, value in apart.items()]
         labels.append(", ".join([algorithm, *words]))
     return labels
+
+
+def _tells(key: str, values: Mapping[str, Sequence[Any]], own: int, parts: Collection[str]) -> bool:
+    """Whether one method differs in this key from others in which the parts around it have the same names."""
+    around = [f"{part}name" for part in parts if key.startswith(part) and key != f"{part}name"]
+    there = [value for index, value in enumerate(values[key])
+             if all(values[name][index] == values[name][own] for name in around)]
+    return any(value != there[0] for value in there)

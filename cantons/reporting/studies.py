@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cantons.reporting.collect import Group, options_of, shown
@@ -28,18 +28,24 @@ def studies(groups: Sequence[Group]) -> str:
 
 def _sorted_options(groups: Sequence[Group]) -> tuple[list[list[str]], list[list[str]], list[list[str]]]:
     """Rows of a table: of the options that differ, of those that some studies lack, of those that all have alike."""
-    tables = [options_of(group.study) for group in groups]
+    tables = options_of([group.study for group in groups])
     apart, only_some, common = [], [], []
     for key in dict.fromkeys(key for each in tables for key in each):
         there = [each[key] for each in tables if key in each]
         row = [key, *(shown(each.get(key)) for each in tables)]
-        if any(value != there[0] for value in there):
+        if any(value != there[0] for value in there) or _is_of_rival_parts(key, tables):
             apart += [row] if row[1:] != [group.label for group in groups] else []  # those are the titles already
         elif len(there) < len(tables):
             only_some.append(row)
         else:
             common.append(row[:2])
     return apart, only_some, common
+
+
+def _is_of_rival_parts(key: str, tables: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether an option of a part in a part, such as a tuner's, is lacking where another such part stands."""
+    part = key.rpartition(".")[0]
+    return "." in part and any(f"{part}.name" in table for table in tables if key not in table)
 
 
 def environments(groups: Sequence[Group]) -> str:

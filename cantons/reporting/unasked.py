@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from cantons.options import options_of
+from cantons.ranges import whole
 from cantons.reporting.collect import Group, shown
 from cantons.reporting.paired import quoted_names
 from cantons.study.describe import option_meanings, shared_options
@@ -76,7 +77,7 @@ def _listed(kind: str, having: Mapping[str, Mapping[str, Any]], option: str) -> 
     values: dict[tuple[str, str], list[str]] = {}
     for label, table in having.items():
         known = table.get("name") in REGISTRY[kind] and _is_default(kind, table, option)
-        value = "none" if table[option] is None else shown(table[option])
+        value = "none" if table[option] is None else _short(table[option])
         values.setdefault((value, " (the default)" if known else ""), []).append(label)
     return ", ".join(f"{value}{default} for {quoted_names(labels)}" for (value, default), labels in values.items())
 
@@ -90,5 +91,14 @@ def _is_default(kind: str, table: Mapping[str, Any], option: str) -> bool:
     function = REGISTRY[kind].get(table.get("name", ""))
     if function is None:
         return True
-    known = inspect.signature(function).parameters
-    return option in known and json.dumps(plain(known[option].default)) == json.dumps(table[option])
+    known = {each.name: each for each in options_of(function).parameters}
+    return option in known and json.dumps(plain(whole(known[option].annotation, known[option].default))) == json.dumps(
+        table[option])
+
+
+def _short(value: Any) -> str:
+    """A part that is written as a table: its name, and its options in brackets."""
+    if not isinstance(value, Mapping) or "name" not in value:
+        return shown(value)
+    options = ", ".join(f"{key} {shown(each)}" for key, each in value.items() if key != "name")
+    return f"{value['name']} ({options})" if options else value["name"]

@@ -11,16 +11,17 @@ from cantons.data import Federation
 from cantons.errors import InputError, amount, unknown, with_article
 from cantons.protocol import Problem, Recipe
 from cantons.study.arguments import check_arguments
-from cantons.study.dotted_keys import set_in
+from cantons.study.dotted_keys import outer_first, set_in
 from cantons.study.part_tables import Place, places_in
 from cantons.study.read import check_part, read_study
-from cantons.study.registry import TERMS, make_problem, make_recipe, part
+from cantons.study.registry import TERMS, make_problem, make_recipe, part, recipes_in
 from cantons.study.resolve import identity_of
 from cantons.study.study import AnyStudy
 from cantons.study.written import Settings
 
 RECIPES = ("algorithm", "clock", "aggregate")
 OTHERS = ("byzantine", "engine")  # parts that are given as they are
+WHOLE = ""  # the part itself, among the keys of its options
 
 
 class Study(AnyStudy):
@@ -57,34 +58,42 @@ class Study(AnyStudy):
         return self.data
 
     def changed(self, changes: Mapping[str, Any]) -> Study:
-        given, problem = {**self.options, "algorithm": self.recipe}, self.problem
-        for key, value in changes.items():
+        given = {**self.options, "algorithm": self.recipe}
+        parts: dict[str, dict[str, Any]] = {}  # which are made once each: their options may need one another
+        for key, value in outer_first(changes):
             kind, _, option = key.partition(".")
             if kind == "data":
                 raise InputError(f"{self.source}: cannot change {key}, because the data of a study made in Python is "
                                  "fixed; make a study for each, or read it from a file.")
-            if kind == "problem":
-                problem = value if isinstance(value, Problem) else self._other_problem(problem, option, value)
-            elif kind in RECIPES:
-                given[kind] = _changed_recipe(self.source, kind, given.get(kind), option, value)
+            if kind in ("problem", *RECIPES):
+                parts.setdefault(kind, {})[option] = value
             elif kind in (*Settings.model_fields, *OTHERS) and not option:
                 given[kind] = value
             else:
                 known = [*Settings.model_fields, "problem", *RECIPES, *OTHERS]
                 raise InputError(f"{self.source}: {unknown('key', key, known)}")
+        problem = self._other_problem(parts.pop("problem")) if "problem" in parts else self.problem
+        given |= {kind: _changed_recipe(self.source, kind, given.get(kind), own) for kind, own in parts.items()}
         return Study(problem, self.data, given.pop("algorithm"), **given)
 
-    def _other_problem(self, problem: Problem, option: str, value: Any) -> Problem:
-        """The problem with another value of an option, or another one: its name, or a table with a name."""
-        if not option:
-            return make_problem(check_part(self.source, "problem", value), self.data)
+    def _other_problem(self, changes: Mapping[str, Any]) -> Problem:
+        """Under "" another problem, its name, or a table with a name; and other values of options."""
+        options = dict(changes)
+        whole = options.pop(WHOLE, self.problem)
+        if isinstance(whole, Problem) and not options:
+            return whole
+        return make_problem(check_part(self.source, "problem", self._table(whole, options), options), self.data)
+
+    def _table(self, problem: Any, options: Mapping[str, Any]) -> Any:
+        """A problem as its table, in which the options are to be changed."""
+        if not isinstance(problem, Problem):
+            return problem
         if problem.spec is None:
-            raise InputError(f"{self.source}: cannot change problem.{option}, because the problem does not say what it "
-                             "was made of; give another one whole: {\"problem\": ...}.")
+            raise InputError(f"{self.source}: cannot change problem.{next(iter(options))}, because the problem does "
+                             "not say what it was made of; give another one whole: {\"problem\": ...}.")
         known = inspect.signature(part("problem", problem.spec["name"])).parameters
         # The rest of it are shapes, which follow from the data.
-        table = {key: each for key, each in problem.spec.items() if key in ("name", *known, *TERMS)}
-        return make_problem(check_part(self.source, "problem", table, {option: value}), self.data)
+        return {key: each for key, each in problem.spec.items() if key in ("name", *known, *TERMS)}
 
     def algorithm(self) -> dict[str, Any]:
         return {"name": self.recipe.name, **chosen_options(self.recipe)}
@@ -121,24 +130,36 @@ def _differs(value: Any, default: Any) -> bool:
     return value is not default and repr(value) != repr(default)
 
 
-def _changed_recipe(source: str, kind: str, recipe: Recipe | None, option: str, value: Any) -> Recipe | None:
-    """A part with one option changed, or another part: a recipe, a name, or a table."""
-    if not option:
-        if value is None or isinstance(value, Recipe):
-            return value
-        return make_recipe(kind, check_part(source, kind, {"name": value} if isinstance(value, str) else value))
-    if recipe is None or recipe.again is None:
-        raise InputError(f"{source}: cannot change {kind}.{option}, because the study has no {kind} with options.")
-    outer, _, inner = option.partition(".")
-    held = recipe.options.get(outer)
-    if inner and isinstance(held, Recipe):
-        value = _changed_recipe(source, kind, held, inner, value)
-    elif inner:
-        again, table = recipe.again, {outer: held}
-        places = places_in(Place(kind, lambda name: again), {"name": recipe.name})
-        set_in(table, places, option.split("."), value, f"{source}: cannot set {kind}.{option}")
-        value = table[outer]
+def _changed_recipe(source: str, kind: str, recipe: Recipe | None, changes: Mapping[str, Any]) -> Recipe | None:
+    """Under "" another part, its name, or a table with a name; and other values of options."""
+    options = dict(changes)
+    whole = options.pop(WHOLE, recipe)
+    if whole is not None and not isinstance(whole, Recipe):
+        return make_recipe(kind, check_part(source, kind, whole, options))
+    if not options:
+        return whole
+    where = f"{kind}.{next(iter(options))}"
+    if whole is None or whole.again is None:
+        raise InputError(f"{source}: cannot change {where}, because the study has no {kind} with options.")
+    inner: dict[str, dict[str, Any]] = {}
+    for path, value in options.items():
+        name, _, key = path.partition(".")
+        inner.setdefault(name, {})[key] = value
+    changed = {name: _changed_option(source, kind, whole, name, own) for name, own in inner.items()}
     try:
-        return recipe.again(**{**recipe.options, outer: value})
+        return whole.again(**{**whole.options, **changed})
     except InputError as error:
-        raise InputError(f"{source}: {kind}.{option}: {error}") from error
+        raise InputError(f"{source}: {where}: {error}") from error
+
+
+def _changed_option(source: str, kind: str, recipe: Recipe, name: str, changes: Mapping[str, Any]) -> Any:
+    """Under "" another value of the option; and other values of options of its own."""
+    assert recipe.again is not None
+    if name in recipes_in(recipe.again):
+        return _changed_recipe(source, kind, recipe.options[name], changes)
+    options, again = dict(changes), recipe.again
+    table = {name: options.pop(WHOLE, recipe.options.get(name))}
+    places = places_in(Place(kind, lambda _: again), {"name": recipe.name})
+    for key, value in options.items():
+        set_in(table, places, [name, *key.split(".")], value, f"{source}: cannot set {kind}.{name}.{key}")
+    return table[name]

@@ -12,7 +12,7 @@ from cantons.errors import InputError, shown, with_article
 from cantons.files import folder_name, without_separators
 from cantons.protocol import Recipe
 from cantons.study.callbacks import Callback
-from cantons.study.dotted_keys import short_keys
+from cantons.study.dotted_keys import keys_below, short_keys
 from cantons.study.given import as_study, chosen_options
 from cantons.study.read import check_changed, read_raw
 from cantons.study.registry import part
@@ -109,10 +109,15 @@ def _method(base: Base, table: Changes, changes: Changes, watcher: Callback, tun
         raise InputError(f"{base.source}: a method has the name {shown(name)}; give it one as a string.")
     if "clock" in own and "cohort" not in own:
         own["cohort"] = None  # two ways to say who takes part: a method's replaces the study's
-    study = base.change({**changes, **first, **own})
+    later = {**first, **own}
+    below = keys_below(later, changes)
+    study = base.change({**{key: value for key, value in changes.items() if key not in below}, **later})
     short = short_keys(apart)
     words = [f"{short[key]}={_short(value)}" for key, value in apart.items() if key not in tuned]
     label = name or ", ".join([called, *words])
+    merged = isinstance(first.get("algorithm"), Mapping)  # its table has what the changes say about the algorithm
+    for key in keys_below([key for key in later if key != "algorithm" or not merged], below):
+        watcher.noticed(f"{label} has its own {key.rpartition('.')[0]}: {key} is not for it.")
     return Method(label, folder_name(without_separators(label.replace(", ", ","))), study.changed({"name": label}))
 
 

@@ -17,9 +17,8 @@ from cantons.data import CENTRAL
 from cantons.data.read.files import is_pattern, map_paths
 from cantons.errors import InputError, shown, unknown
 from cantons.problem import EQUAL
-from cantons.protocol import Recipe
 from cantons.ranges import NonNegative, OutOfRange, check
-from cantons.study.dotted_keys import set_key
+from cantons.study.dotted_keys import set_keys
 from cantons.study.part_tables import (
     SEVERAL,
     TABLES,
@@ -70,9 +69,7 @@ def read_raw(path: str | Path) -> dict[str, Any]:
 
 def check_changed(raw: dict[str, Any], changes: Mapping[str, Any], source: str, folder: Path | None) -> WrittenStudy:
     """Change keys of a study as it was written, and check all of it."""
-    # A stage's keys come last: what they change may be what another key gives to the whole study.
-    for key, value in sorted(changes.items(), key=lambda change: change[0].startswith(f"{STAGE}.")):
-        set_key(raw, key, value.table() if isinstance(value, Recipe) else value, source, folder)
+    set_keys(raw, changes, source, folder)
     return check_study(raw, source, folder)
 
 
@@ -110,8 +107,7 @@ def check_part(source: str, kind: str, table: Mapping[str, Any],
                changes: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The table of one part alone, with changes of its dotted keys, checked as in a study."""
     changed = {kind: table}
-    for key, value in (changes or {}).items():
-        set_key(changed, f"{kind}.{key}", value, source)
+    set_keys(changed, {f"{kind}.{key}": value for key, value in (changes or {}).items()}, source)
     return _checked(source, kind, kind, changed[kind], None)
 
 

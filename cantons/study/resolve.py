@@ -32,6 +32,7 @@ from cantons.ranges import Count, Seed, check
 from cantons.study.arguments import check_arguments
 from cantons.study.byzantine import corrupt_parts, draw_liars
 from cantons.study.source import foreign_sources
+from cantons.study.whole_parts import whole_problem, whole_recipe
 
 VALIDATION = 0.2  # of the training rows, where rows to choose by are wanted and the study does not say how many
 
@@ -58,7 +59,7 @@ class Resolved(NamedTuple):
         """The same run, honest so far, in which some clients lie."""
         liars = draw_liars(byzantine, self.data, self.parts.seed)
         names = [name for name, lies in zip(self.data.clients.names, liars, strict=True) if lies]
-        table = {"attack": byzantine.attack.table(), "count": byzantine.number, "clients": names}
+        table = {"attack": whole_recipe(byzantine.attack), "count": byzantine.number, "clients": names}
         corrupted = corrupt_parts(self.parts, byzantine, liars)._replace(
             scored=sample_clients(self.data, self.parts.seed, self.study["evaluate_clients"], liars))
         return self._replace(study={**self.study, "byzantine": table}, parts=corrupted, liars=liars, honest=self.parts,
@@ -106,8 +107,8 @@ def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
     study: dict[str, Any] = {
         "name": name or algorithm.name, "seed": seed, "rounds": rounds, "evaluate_every": every,
         "evaluate_clients": evaluate_clients, "validation": validation, "precision": precision,
-        "data": identity_of(data), "problem": problem.spec, "algorithm": algorithm.table(), "clock": clock.table(),
-        "aggregate": None if aggregate is None else aggregate.table(),
+        "data": identity_of(data), "problem": whole_problem(problem.spec), "algorithm": whole_recipe(algorithm),
+        "clock": whole_recipe(clock), "aggregate": None if aggregate is None else whole_recipe(aggregate),
         "engine": {"name": engine.name, **engine.options()},
         "checkpoint_every": checkpoint_every, "keep": keep,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 from cantons.errors import InputError
 from cantons.study.callbacks import Callback, Labelled
 from cantons.study.default_steps import default_steps
+from cantons.study.dotted_keys import keys_below
 from cantons.study.methods import Method
 from cantons.study.plain import plain
 from cantons.study.study import AnyStudy
@@ -62,23 +64,33 @@ def _own_keys(methods: Sequence[Method], grid: Mapping[str, Sequence[Any]],
     """What can be tuned in each method; a key of which every value is refused is not its own."""
     found: dict[str, dict[str, Sequence[Any]]] = {method.name: {} for method in methods}
     for key, values in grid.items():
-        refusals = {method.name: _refusal(method, key, values) for method in methods}
+        refusals = {method.name: _refusal(method, key, grid) for method in methods}
         if all(refusals.values()):
             raise InputError(next(iter(refusals.values())))
+        lacking = [method.name for method in methods if refusals[method.name] and not _has(method.study, key)]
+        if lacking:
+            watcher.noticed(f"{key} is not tuned for methods without it: {', '.join(lacking)}.")
         for name, refusal in refusals.items():
-            if refusal:
-                watcher.noticed(f"{name} is not tuned over {key}: {refusal}")
-            else:
+            if not refusal:
                 found[name][key] = values
+            elif name not in lacking:
+                watcher.noticed(f"{name} is not tuned over {key}: {refusal}")
     return found
 
 
-def _refusal(method: Method, key: str, values: Sequence[Any]) -> str:
-    """Why none of the values will do; empty if one will."""
+def _has(study: AnyStudy, key: str) -> bool:
+    """Whether there is such an option; of a part's own options, whether there is such a part."""
+    kind, option, *_ = [*key.split("."), ""]
+    return kind != "algorithm" or option in study.algorithm_recipe().options
+
+
+def _refusal(method: Method, key: str, grid: Mapping[str, Sequence[Any]]) -> str:
+    """Why none of a key's values will do, whatever part the grid puts it in; empty if one will."""
+    together = [key, *(other for other in grid if keys_below([other], [key]))]
     refusal = ""
-    for value in values:
+    for values in itertools.product(*(grid[each] for each in together)):
         try:
-            method.study.changed({key: value})
+            method.study.changed(dict(zip(together, values, strict=True)))
             return ""
         except InputError as error:
             refusal = refusal or str(error)

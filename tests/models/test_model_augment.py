@@ -10,6 +10,7 @@ from cantons.models import Model
 from cantons.models.augment import AUGMENTATIONS, augmented, crop, flip
 from cantons.problem import Shapes
 from cantons.protocol import Batch
+from cantons.study.whole_parts import whole_problem
 
 KEY = jax.random.key(0)
 RANDOM = np.random.default_rng(0)
@@ -157,7 +158,7 @@ augment = [{ name = "crop", padding = 2 }, "flip"]
     assert problem.spec["augment"] == [{"name": "crop", "padding": 2}, "flip"]
     result = ct.run(problem, data, ct.fedavg(step_size=0.1), rounds=2, out=tmp_path / "run", progress=False)
     loaded = ct.load(tmp_path / "run")
-    assert loaded.problem.spec == problem.spec and loaded.problem.draws
+    assert loaded.problem.spec == whole_problem(problem.spec) and loaded.problem.draws
     np.testing.assert_array_equal(loaded.predict(images[:5]), result.predict(images[:5]))
     changed = ct.read_study(tmp_path / "study.toml", {"problem.augment": "flip"}).parts()[0]
     assert changed.spec["augment"] == "flip"

@@ -61,6 +61,11 @@ def test_a_rule_that_matches_nothing_is_refused_with_the_paths_there_are():
         is_shared(PARAMS, "head", MODEL)
 
 
+def test_a_misspelt_split_is_answered_with_the_nearest_one_and_with_all_of_them():
+    with pytest.raises(InputError, match=r"the splits called adapter, all, .*output\. Did you mean 'output'\?"):
+        is_shared(PARAMS, "ouput", MODEL)
+
+
 @pytest.mark.parametrize(("params", "below"), [
     (PARAMS, "layer0/*"), ({"layer0.weight": 1.0, "layer01": 1.0}, "layer0.*")])
 def test_the_name_of_a_layer_is_answered_with_its_pattern(params, below):

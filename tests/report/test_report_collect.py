@@ -43,6 +43,15 @@ def test_labels_tell_methods_apart(make_run, first, second, labels):
     assert [group.label for group in collect([make_run("a", **first), make_run("b", **second)])] == labels
 
 
+def test_options_of_a_part_are_in_labels_only_where_they_tell_methods_with_that_part_apart(make_run):
+    tuners = [{"name": "gd", "steps": 10, "step_size": 0.1}, {"name": "gd", "steps": 10, "step_size": 0.5},
+              {"name": "sgd", "epochs": 1, "batch_size": 32, "step_size": 0.1}]
+    groups = collect([make_run(str(number), name="ffgg", algorithm={"name": "ffgg", "tuner": tuner})
+                      for number, tuner in enumerate(tuners)])
+    assert [group.label for group in groups] == ["ffgg, gd, tuner.step_size 0.1", "ffgg, gd, tuner.step_size 0.5",
+                                                 "ffgg, sgd"]
+
+
 def test_differences_leave_out_what_is_the_same_and_the_seed():
     assert differences([{"seed": 0, "rounds": 9, "clock": {"cohort": 5}}, {"seed": 1, "rounds": 9, "clock": {}}]) == {
         "clock.cohort": [5, None]}

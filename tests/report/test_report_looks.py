@@ -85,7 +85,8 @@ def test_every_option_stands_in_one_table_and_what_differs_is_not_folded(written
     first = {"algorithm": {"step_size": 0.1, "momentum": 0.9, "clip": None}, "clock": {"cohort": 2}}
     second = {"algorithm": {"step_size": 0.2, "mu": 1.0, "clip": 4}, "clock": {"cohort": 2}}
     page = written(first, second)
-    options = [set(options_of(group.study)) for group in collect([make_run("a", **first), make_run("b", **second)])]
+    groups = collect([make_run("a", **first), make_run("b", **second)])
+    options = list(map(set, options_of([group.study for group in groups])))
     folded = re.findall("<details>.*?</details>", page, re.DOTALL)
     in_sight = page
     for part in folded:

@@ -258,6 +258,15 @@ def test_options_of_one_name_are_not_held_against_each_other_where_methods_mean_
     assert [line for line in found.unasked if line.startswith("algorithm.batch_size is 32")]  # l2gd has own words
 
 
+def test_a_part_that_differs_unasked_is_shown_by_its_name_and_options(make_run):
+    tuners = {"ffgg": {"name": "gd", "steps": 10, "step_size": 0.1}, "pfedme": {"name": "exact"}}
+    groups = read_comparison([make_run(name, name=name, algorithm={"name": name, "tuner": tuner})
+                              for name, tuner in tuners.items()]).groups
+    assert unasked_options(groups) == [
+        "algorithm.tuner is gd (steps 10, step_size 0.1) (the default) for ffgg, exact for pfedme"]
+    assert unasked_options(groups, tuned=["algorithm.tuner.step_size"]) == []
+
+
 def test_tables_and_figures_are_saved_as_files(compared, tmp_path):
     found = compared({"base": np.zeros((2, 1)), "a & b_%": gains(2)})
     paper = tmp_path / "paper"

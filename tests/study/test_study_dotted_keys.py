@@ -1,6 +1,9 @@
 """Dotted keys: what they change is the same in files and in Python, however the part below them was given."""
 
 import inspect
+import itertools
+import json
+import re
 
 import pytest
 
@@ -57,6 +60,48 @@ def test_what_was_given_stays(algorithm, key, value, found):
     assert study.raw["algorithm"] != algorithm and study.algorithm_recipe() is not None
 
 
+@pytest.mark.parametrize("changes, option, found", [
+    ({"algorithm.tuner": "sgd", "algorithm.tuner.step_size": 0.5}, "tuner", {"name": "sgd", "step_size": 0.5}),
+    ({"algorithm.tuner.name": "sgd", "algorithm.tuner.epochs": 3}, "tuner", {"name": "sgd", "epochs": 3}),
+    ({"algorithm": "pfedme", "algorithm.tuner": "sgd", "algorithm.tuner.epochs": 2}, "tuner",
+     {"name": "sgd", "epochs": 2}),
+    ({"algorithm": "fedavg", "algorithm.step_size": 0.7}, "step_size", 0.7),
+    ({"algorithm": ct.fedavg(step_size=0.1), "algorithm.step_size": 0.7}, "step_size", 0.7),
+    ({"algorithm": "parallel_centre", "algorithm.clients": "pfedme", "algorithm.clients.step_size": 0.7}, "clients",
+     ct.pfedme(step_size=0.7)),
+])
+def test_a_part_is_set_before_its_own_keys_in_whatever_order_they_are_typed(made, changes, option, found):
+    written = check_study({**RAW, "algorithm": "ffgg"}, "s.toml")
+    for order in itertools.permutations(changes.items()):
+        for study in (made, written):
+            assert repr(study.changed(dict(order)).algorithm_recipe().options[option]) == repr(found)
+
+
+def test_options_of_a_problem_that_need_one_another_have_no_order_either(made):
+    changes = {"problem": "classification", "problem.model": "mlp", "problem.model.hidden": [4],
+               "problem.split": "layer1/*"}
+    for order in itertools.permutations(changes.items()):
+        spec = made.changed(dict(order)).problem.spec
+        assert spec["split"] == "layer1/*" and spec["model"]["hidden"] == [4]
+
+
+def test_every_point_of_a_sweep_is_another_study_in_whatever_order_its_keys_are_typed(made, tmp_path):
+    grid = {"algorithm.tuner.step_size": [0.01, 0.5], "algorithm.tuner": ["gd", "sgd"]}
+    found = ct.sweep(made, grid, seeds=1, out=tmp_path / "typed", progress=False)
+    assert not found.failures
+    tuners = {folder.name: json.loads((folder / "study.json").read_text())["algorithm"]["tuner"]
+              for folder in (tmp_path / "typed").glob("*-0")}
+    assert {f"tuner.step_size={tuner['step_size']},tuner={tuner['name']}-0" for tuner in tuners.values()} == set(tuners)
+    assert len(tuners) == 4
+
+
+def test_keys_of_a_part_are_tuned_together_with_the_part(made, tmp_path):
+    found = ct.compare(made, algorithm=["ffgg", "fedavg"], seeds=1, out=tmp_path, progress=False, tune={
+        "algorithm.tuner.epochs": [1, 2], "algorithm.tuner": ["sgd"]})
+    ffgg, fedavg = (found.tuned[group.label].chosen for group in found.groups)
+    assert ffgg.keys() == {"algorithm.tuner.epochs", "algorithm.tuner"} and not fedavg
+
+
 def test_the_study_that_was_changed_is_as_before(made):
     tuner = {"name": "gd", "steps": 3}
     with_table = made.changed({"algorithm.tuner": tuner})
@@ -91,6 +136,16 @@ def test_what_has_no_keys_is_refused_alike_in_files_and_in_python(made, key, sen
         assert sentence in str(refused.value)
 
 
+@pytest.mark.parametrize("table, key, sentence", [
+    ({"split": "output"}, "split.rank", "split: output has no options; leave 'rank' out."),
+    ({"augment": ["flip"]}, "augment.padding", "because augment is ['flip'] and has no keys of its own; give an "
+     "augmentation whole"),
+])
+def test_a_part_without_such_keys_says_so(table, key, sentence):
+    with pytest.raises(ct.InputError, match=re.escape(sentence)):
+        check_part("s.toml", "problem", {"name": "classification", "model": "mlp", **table}, {key: 2})
+
+
 def test_a_sweep_tells_keys_with_the_same_last_word_apart(made, tmp_path):
     found = ct.sweep(made, {"algorithm.tuner.step_size": [0.1, 0.5], "algorithm.step_size": [1.0]}, seeds=1,
                      out=tmp_path, progress=False)
@@ -110,13 +165,15 @@ def test_a_sweep_over_a_key_of_a_part_is_not_taken_for_one_over_the_same_key_of_
 def test_a_key_below_a_name_that_the_study_gives_to_all_stages(order):
     raw = {**RAW, "algorithm": {"name": "ffgg", "tuner": "sgd"}, "problem": {"name": "logistic", "split": "adapter"},
            "stage": [{"name": "a"}, {"name": "b", "algorithm": {"step_size": 0.3}},
-                     {"name": "c", "algorithm": "fedavg"}]}
-    changes = {"stage.a.problem.split.rank": 2, "stage.b.algorithm.tuner.epochs": 3, "algorithm.tuner.batch_size": 5}
+                     {"name": "c", "algorithm": "independent"}]}
+    changes = {"stage.a.problem.split.rank": 2, "stage.b.algorithm.tuner.epochs": 3, "algorithm.tuner.batch_size": 5,
+               "algorithm.tuner": "sgd", "stage.c.algorithm.step_size": 0.7, "stage.c.algorithm": "fedavg"}
     found = check_study(raw, "s.toml").changed(dict(list(changes.items())[::order])).stages
     assert found["a"].raw["problem"]["split"] == {"name": "adapter", "rank": 2}
     assert found["a"].raw["algorithm"]["tuner"] == {"name": "sgd", "batch_size": 5}
     assert found["b"].raw["algorithm"]["tuner"] == {"name": "sgd", "batch_size": 5, "epochs": 3}
     assert found["b"].raw["algorithm"]["step_size"] == 0.3 and found["b"].raw["problem"]["split"] == "adapter"
+    assert found["c"].raw["algorithm"] == {"name": "fedavg", "step_size": 0.7}
     with pytest.raises(ct.InputError, match="tuner"):
         check_study(raw, "s.toml").changed({"stage.c.algorithm.tuner.epochs": 3})
 

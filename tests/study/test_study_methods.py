@@ -105,6 +105,20 @@ def test_an_algorithm_is_a_method_and_keys_of_all_come_before_its_own(here):
     assert [method.name for method in named] == ["fedprox"]
 
 
+def test_a_method_sets_a_part_before_its_keys_and_says_which_common_keys_it_replaces(here):
+    words = ["ffgg; algorithm.tuner.step_size=0.25; algorithm.tuner=sgd", "ffgg,tuner.step_size=0.25,tuner=sgd"]
+    tables = [{"algorithm.tuner.step_size": 0.25, "algorithm.tuner": "sgd", "algorithm": "ffgg"},
+              {"algorithm": {"name": "ffgg", "tuner.step_size": 0.25, "tuner": "sgd"}}]
+    for method in of_one_study("study.toml", [], words + tables, {}, Notices()):
+        assert method.study.algorithm_recipe().options["tuner"] == {"name": "sgd", "step_size": 0.25}
+    notices = Notices()
+    common = {"algorithm": "ffgg", "algorithm.tuner.step_size": 0.25}
+    plain, own = of_one_study("study.toml", ["ffgg", "ffgg,tuner=sgd"], [], common, notices)
+    assert plain.study.algorithm()["tuner"] == {"name": "gd", "step_size": 0.25}
+    assert own.study.algorithm()["tuner"] == "sgd"
+    assert notices.said == ["ffgg, tuner=sgd has its own algorithm.tuner: algorithm.tuner.step_size is not for it."]
+
+
 @pytest.mark.parametrize("words, label", [
     ("ffgg; algorithm.tuner.name=gd", "ffgg, tuner=gd"),
     ("ffgg; algorithm.tuner.step_size=0.25", "ffgg, tuner.step_size=0.25"),  # ffgg has a step_size of its own
@@ -222,13 +236,21 @@ def same_bits(one, other):
         assert leaf.tobytes() == again.tobytes()
 
 
+def test_methods_that_lack_what_is_tuned_are_named_in_one_sentence(here):
+    notices = Notices()
+    ct.compare("study.toml", algorithm=["fedavg", "ffgg", "fedprox"], tune={"algorithm.tuner.step_size": [0.5]},
+               tune_seeds=1, seeds=1, rounds=1, out="out", callbacks=[notices])
+    assert [sentence for sentence in notices.said if "not tuned" in sentence] == [
+        "algorithm.tuner.step_size is not tuned for methods without it: fedavg, fedprox."]
+
+
 def test_a_tuned_comparison_is_a_sweep_and_runs_made_by_hand(here):
     """By bits; called again, it computes nothing, and the values that were chosen are in the table."""
     notices = Notices()
     grid = {"algorithm.step_size": [0.001, 0.5], "algorithm.mu": [0.1]}
     asked = {"algorithm": ["fedavg", "fedprox"], "tune": grid, "tune_seeds": 1, "seeds": 2, "out": "out"}
     found = ct.compare("study.toml", **asked, callbacks=[notices])
-    assert any(sentence.startswith("fedavg is not tuned over algorithm.mu") for sentence in notices.said)
+    assert "algorithm.mu is not tuned for methods without it: fedavg." in notices.said
     for name in ("fedavg", "fedprox"):
         own = {key: values for key, values in grid.items() if name == "fedprox" or key != "algorithm.mu"}
         swept = ct.sweep("study.toml", own, seeds=1, out=f"hand/{name}", set={"algorithm.name": name})
