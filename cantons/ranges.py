@@ -2,8 +2,9 @@
 
     def fedprox(problem, population, *, mu: NonNegative = 0.1, epochs: Count = 1): ...
 
-A number has a `Range`, a table with known keys has `Keys`, and a table that names one of several builders, such as a
-schedule, is `Named`. Whoever makes parts from functions (recipes, data, models, problems, study files) calls `check`.
+A number has a `Range`, a name is `OneOf` several, a table with known keys has `Keys`, and a table that names one of
+several builders, such as a schedule, is `Named`. Whoever makes parts from functions (recipes, data, models, problems,
+study files) calls `check`.
 """
 
 from __future__ import annotations
@@ -83,6 +84,13 @@ class Entries(NamedTuple):
         if array.dtype.kind == "f" and np.isnan(array).any():
             return False
         return array.dtype.kind in "biu" or (array.dtype.kind == "f" and not (self.finite and np.isinf(array).any()))
+
+
+class OneOf(NamedTuple):
+    """A name among these; what it stands for takes no options."""
+
+    kind: str
+    names: tuple[str, ...]
 
 
 class Keys:
@@ -237,7 +245,7 @@ def _bare(hint: Any) -> Any:
 def _declares(choice: Any) -> bool:
     """Does this type say anything about values that can be held against them?"""
     if get_origin(choice) is Annotated:
-        return any(isinstance(each, Range | Entries | Keys | Named) for each in get_args(choice)[1:])
+        return any(isinstance(each, Range | Entries | OneOf | Keys | Named) for each in get_args(choice)[1:])
     if get_origin(choice) is Literal:
         return True
     inner = get_args(choice)[-1:] if _is_list(choice) or _is_table(choice) else ()
@@ -272,9 +280,11 @@ def _takes(choice: Any, value: Any) -> bool:
 def _words(choice: Any) -> str:
     """A type in the words of a sentence; what only Python can give is left out."""
     kind = _bare(choice)
-    span, named = note(choice, Range), note(choice, Named)
+    span, names, named = note(choice, Range), note(choice, OneOf), note(choice, Named)
     if span is not None:
         return f"a whole number, {span}" if kind is int else str(span)
+    if names is not None:
+        return f"{with_article(names.kind)}: one of {', '.join(map(repr, sorted(names.names)))}"
     if named is not None:
         return f"{with_article(named.kind)}: one of {', '.join(map(repr, sorted(named.known)))}"
     if get_origin(kind) is Literal:
@@ -288,11 +298,13 @@ def _words(choice: Any) -> str:
 
 
 def _check_one(name: str, choice: Any, value: Any) -> None:
-    span, entries, keys, named = (note(choice, kind) for kind in (Range, Entries, Keys, Named))
+    span, entries, names, keys, named = (note(choice, kind) for kind in (Range, Entries, OneOf, Keys, Named))
     if span is not None and not span.holds(value):
         raise OutOfRange(name, value, span.allowed(value))
     if entries is not None and not entries.holds(value):
         raise OutOfRange(name, value, str(entries))
+    if names is not None and value not in names.names:
+        raise unknown(names.kind, value, names.names)
     if keys is not None:
         for key, hint in keys.hints.items():
             if key in value:

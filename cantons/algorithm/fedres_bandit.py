@@ -95,7 +95,7 @@ def fedres_bandit(problem: Problem, population: int, *, explore: Literal["every"
         return Client(inner.init_client(key, shared, private), jnp.zeros((), jnp.int32))
 
     def model(key, message, client, data):
-        shared, private = inner.model(key, message, client.learner, data)
+        shared, private = inner.personal_model(key, message, client.learner, data).parts
         return (zeros(shared) if regressor == "private" else shared,
                 zeros(private) if regressor == "shared" else private)
 

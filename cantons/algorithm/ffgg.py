@@ -24,7 +24,18 @@ from cantons.algorithm.parts.training import Optimizer, Work, get_optimizer, gra
 from cantons.algorithm.parts.trees import clip, descend, scale, subtract
 from cantons.algorithm.parts.tuning import Tuned, TunerTable, descent_step, name_diverged, tuner_of
 from cantons.options import Flat
-from cantons.protocol import Algorithm, Array, Average, Averages, Data, Diagnostics, Key, Problem, PyTree
+from cantons.protocol import (
+    Algorithm,
+    Array,
+    Average,
+    Averages,
+    Data,
+    Diagnostics,
+    Key,
+    PersonalModel,
+    Problem,
+    PyTree,
+)
 from cantons.ranges import Count, Positive
 from cantons.recipe import algorithm
 
@@ -172,12 +183,9 @@ def clients_of(problem: Problem, tuning: Tuning, serving: Serving) -> Clients:
     def keep(client, tuned, private):
         return Client(private if kept else (), client.diverged + tuned.diverged)
 
-    def counted_model(key, message, client, data):
-        tuned = tune_client(key, message, client, data)
-        return (message.shared, tuned.private), {"diverged_tunings": client.diverged + tuned.diverged}
-
     def model(key, message, client, data):
-        return counted_model(key, message, client, data)[0]
+        tuned = tune_client(key, message, client, data)
+        return PersonalModel(message.shared, tuned.private, {"diverged_tunings": client.diverged + tuned.diverged})
 
     def diagnose(message, client, model, data):
         return {"gradient_norm": gradient_norm(problem.loss, model, data)}
@@ -188,7 +196,7 @@ def clients_of(problem: Problem, tuning: Tuning, serving: Serving) -> Clients:
                 server.shared, server.start, *step_sizes(server.round)),
             client_update, Averages(lambda upload: Average(upload.gradient, jnp.ones(())), mean().build()),
             server_update, model, needs=needs,
-            diagnostics=Diagnostics(client=diagnose, model=counted_model, remarks=name_diverged))
+            diagnostics=Diagnostics(client=diagnose, remarks=name_diverged))
 
     return Clients(tune_client, keep, partial(step_server, optimizer), build)
 

@@ -18,7 +18,7 @@ from cantons.algorithm.parts.schedule import StepSize, as_schedule
 from cantons.algorithm.parts.trees import add, norm, norm_squared, scale, subtract
 from cantons.algorithm.parts.tuning import TunerTable, name_diverged, tuner_of
 from cantons.algorithm.parts.whole_model import advise_whole_model
-from cantons.protocol import Algorithm, Array, Average, Averages, Diagnostics, Problem, PyTree
+from cantons.protocol import Algorithm, Array, Average, Averages, Diagnostics, PersonalModel, Problem, PyTree
 from cantons.ranges import Count, Positive
 from cantons.recipe import algorithm
 
@@ -93,12 +93,9 @@ def pfedme(problem: Problem, population: int, *, penalty: Positive = 1.0, step_s
     def server_update(key, server, average, central):
         return Server(add(server.shared, scale(server_step_size, average.value)), server.round + 1)
 
-    def counted_model(key, message, client, data):
-        tuned = tune(key, message.shared, (message.shared, client.private), data)
-        return tuned.private, {"diverged_tunings": client.diverged + tuned.diverged}
-
     def model(key, message, client, data):
-        return counted_model(key, message, client, data)[0]
+        tuned = tune(key, message.shared, (message.shared, client.private), data)
+        return PersonalModel(*tuned.private, {"diverged_tunings": client.diverged + tuned.diverged})
 
     def diagnose(message, client, model, data):
         return {"drift": norm(subtract(model[0], message.shared))}
@@ -106,5 +103,5 @@ def pfedme(problem: Problem, population: int, *, penalty: Positive = 1.0, step_s
     return Algorithm(init_server, init_client, broadcast, client_update,
                      Averages(lambda upload: Average(upload.change, jnp.ones(())), mean().build()),
                      server_update, model, needs=needs,
-                     diagnostics=Diagnostics(client=diagnose, model=counted_model, remarks=name_diverged),
+                     diagnostics=Diagnostics(client=diagnose, remarks=name_diverged),
                      advice=advise_whole_model)

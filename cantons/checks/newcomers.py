@@ -44,7 +44,7 @@ def _private_parts(case: Case, state: State) -> tuple[PyTree, tuple[np.ndarray, 
 
     def each(arrays, message, client, index, key):
         data = arrays.train.client(index)
-        shared, private = algorithm.model(key, message, client, data)
+        shared, private = algorithm.personal_model(key, message, client, data).parts
         loss = [case.problem.loss(shared, part, data.full()) for part in (private, stage.start_private)]
         return private, tuple(loss)
 

@@ -87,7 +87,7 @@ def watched(problem: Problem, algorithm: Algorithm, data: Federation) -> Algorit
     """The same algorithm, whose clients remember the last message and upload."""
     message, upload = travelling(problem, algorithm, data)
     diagnostics = algorithm.diagnostics
-    probe, of_model = diagnostics.probe, diagnostics.model
+    probe = diagnostics.probe
 
     def client_update(key, message, client, data):
         upload, state = algorithm.client_update(key, message, client.state, data)
@@ -102,7 +102,6 @@ def watched(problem: Problem, algorithm: Algorithm, data: Federation) -> Algorit
         model=lambda key, message, client, data: algorithm.model(key, message, client.state, data),
         diagnostics=diagnostics._replace(
             client=lambda message, client, *rest: diagnostics.client(message, client.state, *rest),
-            model=of_model and (lambda key, message, client, data: of_model(key, message, client.state, data)),
             probe=probe and probe._replace(client=lambda key, server, client, data: probe.client(
                 key, server, client.state, data))),
     )

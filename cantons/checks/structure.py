@@ -24,7 +24,19 @@ from cantons.engine.devices import floats
 from cantons.engine.init import initial_clients
 from cantons.engine.round import Arrays
 from cantons.engine.summands import dense
-from cantons.protocol import Algorithm, Averages, Problem, PyTree, Receipt, Stack, StackRule, Sum, SumRule, stateless
+from cantons.protocol import (
+    Algorithm,
+    Averages,
+    PersonalModel,
+    Problem,
+    PyTree,
+    Receipt,
+    Stack,
+    StackRule,
+    Sum,
+    SumRule,
+    stateless,
+)
 
 
 def the_server_state_has_a_field_shared(case: Case) -> None:
@@ -80,10 +92,10 @@ def the_server_keeps_the_structure_and_the_types_of_its_state(case: Case) -> Non
 
 def the_model_is_a_shared_and_a_private_part(case: Case) -> None:
     def judge(walk: Walk) -> None:
-        if not _is_pair(walk.model):
+        if not _is_pair(walk.model) and not isinstance(walk.model, PersonalModel):
             raise Failed(f"`model` returns a {type(walk.model).__name__}; return a pair: the shared and the private "
-                         "part to predict with")
-        for name, wanted, part in zip(("shared", "private"), walk.parts, walk.model, strict=True):
+                         "part to predict with, or a PersonalModel")
+        for name, wanted, part in zip(("shared", "private"), walk.parts, PersonalModel(*walk.model).parts, strict=True):
             found = _difference(wanted, part, types=False)
             if found:
                 raise Failed(f"the {name} part that `model` returns should look like the one of the problem, and "

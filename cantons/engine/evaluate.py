@@ -122,22 +122,15 @@ def score_client(problem: Problem, algorithm: Algorithm, key: Key, message: Mess
     """
     train = sets["train"]
     if common_start and shared is not None:
-        _, unasked = jax.eval_shape(lambda: model_of(algorithm, key, message, client, train))
+        unasked = jax.eval_shape(lambda: algorithm.personal_model(key, message, client, train).numbers)
         personal, numbers, shared = shared, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), unasked), None
     else:
-        personal, numbers = model_of(algorithm, key, message, client, train)
+        model = algorithm.personal_model(key, message, client, train)
+        personal, numbers = model.parts, model.numbers
     found = {name: {"personal": mean_scores(problem, *personal, data)} for name, data in sets.items()}
     for name, data in sets.items():
         found[name]["shared"] = found[name]["personal"] if shared is None else mean_scores(problem, *shared, data)
     return found, {**algorithm.diagnostics.client(message, client, personal, train), **numbers}
-
-
-def model_of(algorithm: Algorithm, key: Key, message: Message, client: Client,
-             train: Data) -> tuple[tuple[PyTree, PyTree], Mapping[str, Array]]:
-    """What one client predicts with, and numbers about how that came about."""
-    if algorithm.diagnostics.model is None:
-        return algorithm.model(key, message, client, train), {}
-    return algorithm.diagnostics.model(key, message, client, train)
 
 
 def mean_scores(problem: Problem, shared: PyTree, private: PyTree, data: Data) -> dict[str, Array]:
@@ -159,7 +152,7 @@ def is_shared_model(algorithm: Algorithm, server: PyTree, start: PyTree, client:
 
     def trace(key: Key, server, client, train, arrays):
         message = algorithm.broadcast(key, server, arrays.datacenter(algorithm, key))
-        shared, private = algorithm.model(key, message, client, train.client(0))
+        shared, private = algorithm.personal_model(key, message, client, train.client(0)).parts
         served, kept = jax.tree.leaves(shared), jax.tree.leaves(server.shared)
         same.append(not jax.tree.leaves((private, start)) and len(served) == len(kept)
                     and all(left is right for left, right in zip(served, kept, strict=True)))

@@ -33,7 +33,7 @@ def personal_models(algorithm: Algorithm, train: Examples, central: CentralExamp
         index, key = slot
         message = jax.tree.map(lambda leaf: leaf[places[index]], messages)
         client = jax.tree.map(lambda leaf: leaf[index], clients)
-        return (), pick(*algorithm.model(key, message, client, train.client(index)))
+        return (), pick(*algorithm.personal_model(key, message, client, train.client(index)).parts)
 
     def rows(arrays, state, key):
         ids = jnp.minimum(jnp.arange(fanout.padded(population)), population - 1)

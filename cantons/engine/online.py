@@ -194,7 +194,7 @@ def _by_everyone(problem: Problem, algorithm: Algorithm, online: Online, train: 
     def of_now(actor):
         message = jax.tree.map(lambda leaf: leaf[actor.place], messages)
         data = _meeting(train, online, actor, actor.met)
-        return algorithm.model(actor.key, message, actor.client, data.hidden()), data.now()
+        return algorithm.personal_model(actor.key, message, actor.client, data.hidden()).parts, data.now()
 
     models, batches = jax.vmap(of_now)(actors)
     losses = jax.vmap(lambda parts: jax.vmap(lambda batch: problem.loss(parts[0], parts[1], batch))(batches))(models)
@@ -208,7 +208,7 @@ def progressive_scores(problem: Problem, algorithm: Algorithm, key: Key, message
     if algorithm.score is not None:
         return algorithm.score(key, message, client, data)
     batch = data.now()
-    values = problem.score(*algorithm.model(key, message, client, data.hidden()), batch)
+    values = problem.score(*algorithm.personal_model(key, message, client, data.hidden()).parts, batch)
     return {name: (value * batch.mask).sum() / jnp.maximum(batch.mask.sum(), 1) for name, value in values.items()}
 
 

@@ -93,11 +93,21 @@ class Diagnostics(NamedTuple):
     # of each client: (message, client, the (shared, private) that `model` gave it to predict with, training examples)
     client: Callable[[Message, Client, tuple[PyTree, PyTree], Data], Mapping[str, Array]] = (
         lambda message, client, model, data: {})
-    # what evaluations ask in the place of the algorithm's `model`: it, with numbers about how it came about
-    model: Callable[[Key, Message, Client, Data], tuple[tuple[PyTree, PyTree], Mapping[str, Array]]] | None = None
     probe: Probe | None = None  # of the cohort that the next round would have; its numbers are the server's
     # (the clients' last numbers by name, the clients' names) -> what the user should know after a run, in sentences
     remarks: Callable[[Mapping[str, np.ndarray], Sequence[str]], Sequence[str]] = no_remarks
+
+
+class PersonalModel(NamedTuple):
+    """What a client predicts with, and how it came about; where nothing is to be said of that, a pair will do."""
+
+    shared: PyTree
+    private: PyTree
+    numbers: Mapping[str, Array] = {}  # evaluations write them down as "clients.NAME"
+
+    @property
+    def parts(self) -> tuple[PyTree, PyTree]:
+        return self.shared, self.private
 
 
 class Algorithm(NamedTuple):
@@ -112,7 +122,8 @@ class Algorithm(NamedTuple):
     client_update: Callable[[Key, Message, Client, Data], tuple[Upload, Client]]
     aggregate: Aggregator
     server_update: Callable[[Key, Server, Aggregate, Datacenter], Server]  # (key, server, aggregate, central)
-    model: Callable[[Key, Message, Client, Data], tuple[PyTree, PyTree]]  # -> (shared, private), to predict with
+    # (key, message, client, data) -> (shared, private) to predict with
+    model: Callable[[Key, Message, Client, Data], tuple[PyTree, PyTree] | PersonalModel]
     receive: Callable[[Message, Receipt, Client], Client] = keep
     # What a client asks for before a round, with the key that `client_update` gets, and what it is sent. Nothing is
     # thinned out for `model`, `score` and `diagnostics`: a prediction may look at any row.
@@ -126,6 +137,10 @@ class Algorithm(NamedTuple):
     diagnostics: Diagnostics = Diagnostics()
     # (the run, (shared, private) at its start) -> what the user should know before it begins, in sentences
     advice: Callable[[Parts, tuple[PyTree, PyTree]], Sequence[str]] = no_advice
+
+    def personal_model(self, key: Key, message: Message, client: Client, data: Data) -> PersonalModel:
+        """What `model` gives, in one form."""
+        return PersonalModel(*self.model(key, message, client, data))
 
 
 class Recipe(NamedTuple):

@@ -106,7 +106,7 @@ class Evaluation(NamedTuple):
     progress: Progress
     scores: Mapping[str, Scores]  # of the "clients", and of the "new" ones if there are any
     server: Mapping[str, float] = {}  # diagnostics of the server's state
-    clients: Mapping[str, Mapping[str, np.ndarray]] = {}  # diagnostics of each client, by side as the scores are
+    clients: Mapping[str, Mapping[str, np.ndarray]] = {}  # diagnostics of clients, by side as the scores are
     columns: Mapping[str, Sequence[Any]] = {}  # whatever else is to be said of each client
     sets: Mapping[str, Mapping[str, float]] = {}  # of the shared model, on test sets that are nobody's in particular
     # Before round 0: clients that will keep a model of their own have none yet, and are scored with the one that all

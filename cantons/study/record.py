@@ -63,7 +63,7 @@ def new_client_columns(data: Federation, found: Evaluation) -> Columns:
     for name in ("test", "train"):
         for which, metrics in found.scores["new"][name].items():
             columns |= {f"{name}.{which}.{metric}": values for metric, values in metrics.items()}
-    columns |= {f"clients.{name}": values for name, values in found.clients["new"].items()}
+    columns |= {f"clients.{name}": values for name, values in found.clients.get("new", {}).items()}
     sizes = {"train_examples": data.new.train.sizes, "test_examples": data.new.test.sizes}
     return columns | _group_column(data.new) | sizes
 
@@ -123,7 +123,7 @@ def diagnostics_row(data: Federation, found: Evaluation, before: Seen, scored: M
     row: Row = {f"server.{name}": float(value) for name, value in found.server.items()}
     row |= {f"{name}.shared.{metric}": value for name, scores in found.sets.items() for metric, value in scores.items()}
     columns: Columns = {}
-    for name, values in found.clients["clients"].items():
+    for name, values in found.clients.get("clients", {}).items():
         summary = _summarise(np.asarray(values), honest(data.train.sizes, liars), False, scored.get("clients"))
         row |= {f"clients.{name}.{statistic}": value for statistic, value in summary.items()}
         columns[f"clients.{name}"] = values

@@ -133,7 +133,7 @@ class Trained(Displayed):
             with jax.disable_jit():  # so that of two branches only the one that is taken asks for examples
                 if message is None:
                     message = self.algorithm.broadcast(key, self.state.server, central)
-                return self.algorithm.model(jax.random.fold_in(key, index), message, row, nothing)
+                return self.algorithm.personal_model(jax.random.fold_in(key, index), message, row, nothing).parts
         except NeedsExamples:
             folder = None if self.kept is None else self.kept.folder
             found = folder and read_exported(folder, int(self.state.round), self.names, index, self.parts())
@@ -205,7 +205,7 @@ class Trained(Displayed):
             if message is None:
                 message = self.algorithm.broadcast(key, server, Arrays(train, central, (), key).datacenter(
                     self.algorithm, key))
-            return self.algorithm.model(jax.random.fold_in(key, index), message, client, data)
+            return self.algorithm.personal_model(jax.random.fold_in(key, index), message, client, data).parts
 
         return jax.jit(personal)
 

@@ -66,7 +66,6 @@ def slow_down(recipe: Recipe, seconds: float, spread: float, jitter: float) -> R
 
     def build(problem, population):
         base = recipe.build(problem, population)
-        of_model = base.diagnostics.model
 
         def init_client(key, shared, private):
             factor = jnp.exp(spread * jax.random.normal(jax.random.fold_in(key, 7)))
@@ -84,8 +83,7 @@ def slow_down(recipe: Recipe, seconds: float, spread: float, jitter: float) -> R
             init_client=init_client, client_update=client_update,
             model=lambda key, message, client, data: base.model(key, message, client.own, data),
             diagnostics=base.diagnostics._replace(
-                client=lambda message, client, model, data: base.diagnostics.client(message, client.own, model, data),
-                model=of_model and (lambda key, message, client, data: of_model(key, message, client.own, data))))
+                client=lambda message, client, model, data: base.diagnostics.client(message, client.own, model, data)))
 
     return recipe._replace(build=build)
 

@@ -6,6 +6,7 @@ import optax
 import pytest
 
 import cantons as ct
+from cantons.algorithm.parts.training import get_optimizer
 from cantons.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -111,5 +112,18 @@ def test_a_client_optimiser_starts_afresh_in_every_round(plain_loop, least_squar
 def test_options_out_of_range_are_refused(least_squares):
     with pytest.raises(InputError, match="momentum is -0.1"):
         ct.fedavgm(momentum=-0.1).build(least_squares, 7)
+
+
+@pytest.mark.parametrize(("option", "choose"), [
+    ("server_optimizer", lambda given: ct.fedopt(server_optimizer=given)),
+    ("server_optimizer", lambda given: ct.ffgg(server_optimizer=given)),
+    ("client_optimizer", lambda given: ct.fedavg(client_optimizer=given)),
+    ("tuner.optimizer", lambda given: ct.ffgg(tuner={"name": "optimizer", "optimizer": given})),
+    ("optimizer", lambda given: get_optimizer(given))])
+def test_an_optimizer_is_a_known_name_or_a_function_and_anything_else_is_refused_when_it_is_chosen(option, choose):
+    choose("adam"), choose(optax.adam)
     with pytest.raises(InputError, match="unknown optimizer 'adamm'. Did you mean 'adam'?"):
-        ct.fedopt(server_optimizer="adamm").build(least_squares, 7)
+        choose("adamm")
+    for other in ({"name": "adam"}, ["adam"], 3, None, optax.adam(0.1)):
+        with pytest.raises(InputError, match=f"^{option} is .*; give an optimizer: one of 'adagrad', 'adam', "):
+            choose(other)

@@ -1,5 +1,6 @@
 """Tuners by themselves: each lowers a loss, ends in a known place, or says that it may not be asked."""
 
+from dataclasses import replace
 from typing import Any, NamedTuple, get_type_hints
 
 import jax
@@ -217,8 +218,8 @@ def test_steps_have_diverged_where_the_loss_soars(singular, options, offset):
 
 
 @pytest.mark.parametrize("batch_size", [2, None])
-@pytest.mark.parametrize("optimizer", ["adam", "adagrad", "rmsprop"])
-def test_steps_that_do_not_get_shorter_lead_away_from_a_loss_near_zero_and_have_not_diverged(
+@pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adam", "adagrad", "rmsprop"])
+def test_from_a_loss_near_zero_sound_steps_may_lead_away_and_steps_that_are_too_long_are_found(
         singular, optimizer, batch_size):
     """As where tuning begins with what a client has learned before: the next steps lead back."""
     def loss(shared, private, batch):
@@ -229,22 +230,81 @@ def test_steps_that_do_not_get_shorter_lead_away_from_a_loss_near_zero_and_have_
         found = tuned(Loss(loss), {**table, "step_size": step_size}, {"a": jnp.full(2, 1e-4)}, singular)
         assert (found.diverged == diverges).all()
         assert (found.private["a"] == 1e-4).all() == diverges
-    for gradual in ("sgd", "momentum"):  # as short as the gradient: these lead away where they are too long
-        found = tuned(Loss(loss), {**table, "optimizer": gradual, "step_size": 3.0}, {"a": jnp.full(2, 1e-4)}, singular)
-        assert found.diverged.all()
+    if optimizer in ("sgd", "momentum"):  # too long by less: it takes more of them
+        slower = {**table, "step_size": 3.0, "steps": 10}
+        assert tuned(Loss(loss), slower, {"a": jnp.full(2, 1e-4)}, singular).diverged.all()
 
 
-def test_the_loss_that_may_not_soar_is_that_of_all_examples_however_many():
-    """More rows than are looked at together; on the first of them alone, what is learned from the others is worse."""
+NOISY = [{"name": "gd"}, {"name": "sgd", "batch_size": 3}, {"name": "optimizer", "optimizer": "sgd", "batch_size": 1},
+         {"name": "optimizer", "optimizer": "sgd", "batch_size": None}, {"name": "optimizer", "step_size": 0.1}]
+
+
+@pytest.mark.parametrize("tuner", NOISY, ids=str)
+def test_noise_that_leads_away_from_a_solution_is_no_divergence(tuner):
+    """Without dropout this fits exactly, so the loss it begins with is 0."""
+    x = np.random.default_rng(0).normal(size=(12, 2))
+    data = ct.from_clients({f"c{size}": (x[:size], x[:size].sum(1)) for size in (2, 5, 12)}, test=0)
+
+    def loss(shared, private, batch):
+        kept = 1.0 if isinstance(batch.key, tuple) else 2 * jax.random.bernoulli(batch.key, 0.5, batch.inputs.shape)
+        errors = (kept * batch.inputs) @ private["a"] - batch.targets
+        return (batch.mask * errors ** 2).sum() / batch.mask.sum() / 2
+
+    tune, _ = tuner_of(Loss(loss), tuner)
+    train, start = replace(data.train, keys=True), {"a": jnp.ones(2)}
+    ends = jax.vmap(lambda key: jax.vmap(lambda index: tune(key, (), start, train.client(index)))(jnp.arange(3)))(
+        jax.random.split(KEY, 20))
+    assert not ends.diverged.any() and (ends.private["a"] != 1).any(axis=(0, 2)).all()
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_rounding_errors_of_a_solution_are_no_divergence(precision):
+    """Fewer rows than numbers, and all steps that it takes: what is left of the loss goes up and down."""
+    random = np.random.default_rng(0)
+    data = ct.from_clients({f"client{number}": (random.normal(size=(3, 6)), random.normal(size=3))
+                            for number in range(20)}, test=0)
+    problem = ct.residual(data, shared_features=[0], private_features=[1, 2, 3, 4, 5], shared_model=ct.linear(),
+                          private_model=ct.linear())
+    result = ct.run(problem, data, ct.ffgg(tuner={"name": "gd", "steps": 500}, private_init="last"), rounds=30,
+                    evaluate_every=30, precision=precision)
+    assert result.clients["train.personal.loss"].max() < 1e-3
+    assert not result.clients["clients.diverged_tunings"].any()
+
+
+class Counting(NamedTuple):
+    """Examples that count how many of them anybody looks at."""
+
+    rows: Any
+    seen: list
+
+    def sample(self, key, size):
+        self.seen.append(size)
+        return self.rows.sample(key, size)
+
+    def __getattr__(self, name):
+        raise AssertionError(f"a tuner on batches asks for {name}")
+
+
+@pytest.mark.parametrize("rows", [3, 5000])
+def test_a_tuning_on_batches_is_judged_by_a_few_examples_however_many_there_are(rows):
+    data = ct.from_clients({"a": (np.ones((rows, 1)), np.ones(rows))}, test=0)
+    seen, problem = [], Loss(lambda shared, private, batch: (private["a"] ** 2).sum())
+    tune, _ = tuner_of(problem, {"name": "optimizer", "steps": 4})
+    assert not tune(KEY, (), {"a": jnp.ones(2)}, Counting(data.train.client(0), seen)).diverged
+    assert max(seen) == 32 and len(seen) == 2  # the steps are traced once
+
+
+def test_a_tuning_on_all_examples_is_judged_by_all():
+    """On the first half of them alone, what is learned from the others is worse."""
     targets = np.r_[np.full(128, 0.1), np.full(172, 1.0)]
     data = ct.from_clients({name: (np.ones((300, 1)), targets) for name in "abc"}, test=0)
 
     def loss(shared, private, batch):
-        return (batch.mask * (private["a"][0] - batch.targets) ** 2).sum() / batch.mask.sum()
+        return 1e3 * (batch.mask * (private["a"][0] - batch.targets) ** 2).sum() / batch.mask.sum()
 
-    found = tuned(Loss(loss), {"name": "gd", "steps": 50}, {"a": jnp.zeros(1)}, data)
+    found = tuned(Loss(loss), {"name": "gd", "steps": 50, "step_size": 1e-4}, {"a": jnp.full(1, 0.1)}, data)
     assert not found.diverged.any()
-    np.testing.assert_allclose(found.private["a"], targets.mean(), atol=1e-4)
+    np.testing.assert_allclose(found.private["a"], targets.mean(), atol=1e-3)
 
 
 def test_who_fell_back_is_named_most_often_first():

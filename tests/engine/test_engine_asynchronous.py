@@ -121,7 +121,7 @@ def test_the_server_is_behind_the_virtual_iterate_by_the_jobs_under_way(next, se
         data = DATA.train.client(client)
         message = session.algorithm.broadcast(jax.random.key(0), states[0].server._replace(shared=shared), None)
         idle = jax.tree.map(lambda leaf: leaf[0], states[0].clients)
-        _, tuned = session.algorithm.model(jax.random.key(0), message, idle, data)
+        tuned = session.algorithm.model(jax.random.key(0), message, idle, data).private
         return jax.grad(PROBLEM.loss)(shared, tuned, data.full())
 
     def delta(client, version):

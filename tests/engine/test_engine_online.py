@@ -105,7 +105,7 @@ class PostOffice:
     def _acted(self, key, message, client, arrays, index, met):
         online = self.clock.online
         data = arrays.train.client(index).at(jax.random.fold_in(arrays.key, index), met, online.batch, online.order)
-        parts = self.algorithm.model(key, message, client, data.hidden())
+        parts = self.algorithm.personal_model(key, message, client, data.hidden()).parts
         charged = self.problem.score(*parts, data.now())["loss"].mean()
         note = self.algorithm.note(key, message, client, data)
         return charged, note, *self.algorithm.client_update(key, message, client, data)

@@ -9,7 +9,7 @@ import pytest
 
 import cantons as ct
 from cantons.algorithm import ROUNDS
-from cantons.protocol import Algorithm, Diagnostics, Needs, Problem, PyTree, Sum, TableRows
+from cantons.protocol import Algorithm, Diagnostics, Needs, PersonalModel, Problem, PyTree, Sum, TableRows
 from cantons.recipe import algorithm
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -148,6 +148,46 @@ def test_diagnostics_of_server_and_clients_reach_the_record_and_the_columns(leas
         assert result.final["server.round"] == 4
         assert result.final["clients.visits.mean"] == pytest.approx(4 * 3 / 7)
         np.testing.assert_array_equal(result.clients["clients.visits"], result.model.state.uploads)
+
+
+@pytest.mark.parametrize("base", [ct.ffgg(tuner={"name": "gd", "step_size": 1e6}), ct.pfedme(), ct.fedavg()],
+                         ids=lambda base: base.name)
+def test_the_model_that_is_scored_is_the_one_that_predicts_with_its_numbers(base, numbers):
+    """Also where a method is another one with a `model` of its own."""
+    problem = ct.residual(numbers, shared_features=[0], private_features=[1, 2], shared_model=ct.linear(bias=False),
+                          private_model=ct.linear(bias=False))
+
+    def shifted(parts):
+        return jax.tree.map(lambda leaf: leaf + 1, parts)
+
+    @algorithm
+    def numbered(problem, population):
+        built = base.build(problem, population)
+
+        def model(key, message, client, data):
+            shared, private = built.personal_model(key, message, client, data).parts
+            return PersonalModel(shifted(shared), shifted(private), {"half": 0.5 * data.size})
+
+        return built._replace(model=model)
+
+    @algorithm
+    def paired(problem, population):
+        built = base.build(problem, population)
+        return built._replace(model=lambda key, message, client, data: shifted(
+            built.personal_model(key, message, client, data).parts))
+
+    for engine in (ct.Local(), ct.Plain(compile=True)):
+        results = [ct.run(problem, numbers, recipe, rounds=2, engine=engine) for recipe in (base, numbered(), paired())]
+        for result in results:
+            batch = numbers.train.client(2).full()
+            parts = result.model.parts(2)
+            scored = problem.score(*parts, batch)["loss"]
+            np.testing.assert_allclose(result.clients["train.personal.loss"][2],
+                                       (scored * batch.mask).sum() / batch.mask.sum(), rtol=1e-5)
+        np.testing.assert_array_equal(results[1].clients["clients.half"], np.asarray(numbers.train.sizes) / 2)
+        assert not any("diverged_tunings" in name for result in results[1:] for name in result.clients)
+        jax.tree.map(lambda one, other: np.testing.assert_array_equal(one, other),
+                     results[1].model.parts(2), results[2].model.parts(2))
 
 
 def test_drift_is_how_far_a_client_stands_from_the_message_it_holds(least_squares, numbers):

@@ -7,6 +7,7 @@ import pytest
 
 import cantons as ct
 from cantons.cli.changes import parsed_grid
+from cantons.protocol import Evaluation
 from cantons.study.reading import read_new_clients
 from cantons.study.resolve import sample_clients
 from cantons.study.sweep import sweep
@@ -162,3 +163,21 @@ def test_new_clients_have_their_groups():
 def test_a_folder_with_the_table_loads(result):
     np.testing.assert_array_equal(ct.load(result.folder).outputs(DATA.test.inputs[:3], encoded=True),
                                   result.outputs(DATA.test.inputs[:3], encoded=True))
+
+
+class NoDiagnostics(ct.Plain):
+    """An engine of somebody's own whose evaluations are scores and nothing else."""
+
+    def start(self, runs, notice=print):
+        session = super().start(runs, notice)
+        evaluate = session.evaluate
+        session.evaluate = lambda state: [Evaluation(found.progress, found.scores) for found in evaluate(state)]
+        return session
+
+
+def test_an_engine_need_not_give_diagnostics_of_clients():
+    result = ct.run(PROBLEM, DATA, ct.ffgg(), rounds=1, engine=NoDiagnostics(compile=True))
+    full = ct.run(PROBLEM, DATA, ct.ffgg(), rounds=1, engine=ct.Plain(compile=True))
+    for bare, rich in ((result.clients, full.clients), (result.new_clients, full.new_clients)):
+        assert not any(name.startswith("clients.") for name in bare)
+        np.testing.assert_array_equal(bare["test.personal.loss"], rich["test.personal.loss"])

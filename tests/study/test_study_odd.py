@@ -8,6 +8,7 @@ from cantons import memory
 from cantons.cli.changes import parsed, parsed_grid
 from cantons.cli.main import cantons
 from cantons.protocol import Progress
+from cantons.study.client_names import index_of
 from cantons.study.describe import describe_part
 from cantons.study.log import Log
 from cantons.study.read import read_study
@@ -156,15 +157,12 @@ def test_describing_an_odd_name_is_described_or_refused(name):
         assert len(str(error)) < 1000
 
 
-def test_a_client_is_numbered_in_plain_digits(least_squares, numbers):
-    from types import SimpleNamespace
-
-    from cantons.study.result import Trained
-
-    trained = Trained(least_squares, None, None, SimpleNamespace(clients=numbers.clients))
-    for name in ("²", "٣", "9" * 5000):
-        with pytest.raises(ct.InputError, match="unknown client"):
-            trained._index(name)
+@pytest.mark.parametrize("name", ["²", "٣", "9" * 5000])
+@pytest.mark.parametrize("names", [("0", "1"), ("north", "south", "east", "west")], ids=["numbers", "words"])
+def test_a_client_is_numbered_in_plain_digits(name, names):
+    with pytest.raises(ct.InputError, match="unknown client") as error:
+        index_of(name, names)
+    assert len(str(error.value)) < 1000
 
 
 @pytest.mark.parametrize(("make", "sentence"), {

@@ -36,6 +36,7 @@ BAD = {
     'algorithm.step_size={name="liner"}': "unknown schedule 'liner'. Did you mean 'linear'?",
     'algorithm.step_size={name="linear", peak=1.0}': "linear needs the option rounds",
     "algorithm.client_optimizer=sdg": "unknown optimizer 'sdg'. Did you mean 'sgd'?",
+    'algorithm.client_optimizer={name="adam"}': "client_optimizer",
     "cohort=100": "cohort is 100 but there are only 12 clients",
     "cohort=-3": "cohort = -3; give 1 or more",
     "rounds=1.5": "rounds = 1.5; give a valid integer",

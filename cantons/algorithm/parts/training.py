@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,13 +11,11 @@ import optax
 
 from cantons.algorithm.parts.schedule import StepSize
 from cantons.algorithm.parts.trees import add, norm, scale, zeros
-from cantons.errors import unknown
 from cantons.protocol import Array, Batch, Data, Key, PyTree
-from cantons.ranges import Count, Positive
+from cantons.ranges import Count, OneOf, Positive, check
 
 Loss = Callable[[PyTree, PyTree, Batch], Array]
 OptimizerBuilder = Callable[[Any], optax.GradientTransformation]  # step size -> optimiser
-Optimizer = str | OptimizerBuilder
 
 GRADIENT_BATCH = 128  # examples whose gradient is taken at once, where the gradient of all is wanted
 OPTIMIZERS: dict[str, OptimizerBuilder] = {
@@ -29,6 +27,7 @@ OPTIMIZERS: dict[str, OptimizerBuilder] = {
     "rmsprop": optax.rmsprop,
     "yogi": optax.yogi,
 }
+Optimizer = Annotated[str, OneOf("optimizer", tuple(OPTIMIZERS))] | OptimizerBuilder
 
 
 class Trained(NamedTuple):
@@ -44,11 +43,8 @@ Adjust = Callable[[PyTree, PyTree, Array], PyTree]
 
 
 def get_optimizer(name: Optimizer) -> OptimizerBuilder:
-    if callable(name):
-        return name
-    if name not in OPTIMIZERS:
-        raise unknown("optimizer", name, OPTIMIZERS)
-    return OPTIMIZERS[name]
+    check("optimizer", Optimizer, name)
+    return name if callable(name) else OPTIMIZERS[name]
 
 
 class LocalWork(NamedTuple):

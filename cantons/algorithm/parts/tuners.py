@@ -17,9 +17,6 @@ from cantons.solve.conjugate_gradients import conjugate_gradients
 
 HALVINGS = 30  # of a Newton step that would raise the loss; after so many it is given up
 
-GRADUAL = ("sgd", "momentum")  # optimisers whose steps get as short as gradients do
-FLOOR = 10.0  # the others may well lead away from a loss near 0, and have not diverged
-
 Solve = Callable[[Key, PyTree, PyTree, Data], PyTree]  # what a tuner does, before anybody asks whether it ended well
 Objective = Callable[[Array], Array]  # a client's loss as a function of its private part, which is one vector
 
@@ -29,7 +26,7 @@ class Tuner(NamedTuple):
 
     build: Callable[[Loss], Solve]
     quadratic: bool = False  # the loss must be quadratic in the private part
-    climbs_from: float | None = None  # for steps that nothing shortens: a loss that rises tenfold from there has soared
+    work: Work | None = None  # of one that takes steps of a given length, which may be too long
 
 
 @checked
@@ -124,7 +121,7 @@ def _by_steps(work: Work, how: LocalOptimizer, step_size: float) -> Tuner:
 
         return solve
 
-    return Tuner(build, climbs_from=0.0 if how.client_optimizer in GRADUAL else FLOOR)
+    return Tuner(build, work=work)
 
 
 def _on_all_examples(solve: Callable[[Objective, Array], Array]) -> Callable[[Loss], Solve]:

@@ -2,7 +2,9 @@
 
 All of it is `tune(key, shared, private, data) -> Tuned`: from a private part to begin with to a better one. A tuning
 that diverges falls back to its beginning, and says so. It has diverged if it does not end in numbers, or, after steps
-whose length is given, if the loss of all examples has soared: noise may lead upwards, but not so far.
+whose length is given, if the loss soars: if it rises by more than ten times its first value, and by more than 10. From
+a loss near 0 sound steps may lead far up, relative to it, by rounding or because training draws at random; steps that
+are too long multiply the loss in each of them, and soon pass 10.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from cantons.algorithm.parts.training import GRADIENT_BATCH, Loss
+from cantons.algorithm.parts.training import Loss, Work
 from cantons.algorithm.parts.trees import choose
 from cantons.algorithm.parts.tuners import TUNERS, Tuner
 from cantons.errors import InputError, listed
@@ -27,7 +29,9 @@ from cantons.ranges import Named
 QUADRATIC = 1e-4  # how much the curvature may change from place to place, relative to itself, to count as constant
 FAR = (1.0, 1e2, 1e4)  # how far away the curvature is looked at
 ASKED = 4  # clients
-SOARS = 10  # by so many times the loss at its beginning, the loss of a tuning rises where its steps are too long
+SOARS = 10  # a loss that rises by so many times its first value, or 1 if that is more, has soared
+LOOKED_AT = 32  # examples on which a tuning on batches is judged; two passes over all would cost more than the tuning
+OWN_DRAW = 2**31 - 1  # the number of their draw, which no step has
 
 
 class Tuned(NamedTuple):
@@ -51,23 +55,18 @@ def tuner_of(problem: Problem, table: Any) -> tuple[Tune, Needs]:
             return Tuned(private, jnp.zeros((), bool))
         found = solve(key, shared, private, data)
         sound = jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(found)]).all()
-        if chosen.climbs_from is not None:
-            before, after = mean_losses(problem.loss, shared, (private, found), data)
-            sound &= after <= before + SOARS * jnp.maximum(jnp.abs(before), chosen.climbs_from)
+        if chosen.work is not None:
+            batch = judged_on(chosen.work, jax.random.fold_in(key, OWN_DRAW), data)
+            before, after = (problem.loss(shared, part, batch) for part in (private, found))
+            sound &= after <= before + SOARS * jnp.maximum(jnp.abs(before), 1)
         return Tuned(choose(sound, found, private), ~sound)
 
     return tune, Needs(examples=_check_quadratic(problem, name) if chosen.quadratic else lambda train: None)
 
 
-def mean_losses(loss: Loss, shared: PyTree, privates: Sequence[PyTree], data: Data) -> list[Array]:
-    """The loss of all of a client's examples with each of the private parts; in batches, for memory."""
-
-    def add(totals: list[Array], batch: Batch) -> list[Array]:
-        return [total + batch.mask.sum() * loss(shared, private, batch)
-                for total, private in zip(totals, privates, strict=True)]
-
-    totals = data.fold(GRADIENT_BATCH, add, [jnp.zeros(())] * len(privates))
-    return [total / jnp.maximum(jnp.asarray(data.size, float), 1) for total in totals]
+def judged_on(work: Work, key: Key, data: Data) -> Batch:
+    """All of a client's examples for a tuner that looks at all at once, and else some of them, drawn anew."""
+    return data.full(key) if work.batch_size is None else data.sample(key, LOOKED_AT)
 
 
 def descent_step(table: Any) -> float | None:
