@@ -56,3 +56,11 @@ def test_one_star_is_not_taken_for_five():
         refuse_own_rows(data, np.array(rows, float), scale(rows))
     with pytest.raises(ct.InputError, match="scaled already"):
         refuse_own_rows(data, np.asarray(data.train.inputs), scale(data.train.inputs))
+
+
+@pytest.mark.parametrize("levels", [[1, 1.5, 2], [1, 4 / 3, 5 / 3, 2]], ids=["halves", "thirds"])
+def test_few_levels_that_are_fractions_may_be_met_raw_and_scaled(levels):
+    data, scale = scaled_to_unit(list(itertools.product(levels, levels)))
+    inputs = np.asarray(data.train.inputs)
+    row = inputs[(inputs % 1 != 0).all(axis=1)][:1]  # as a raw one it is below all that was trained on
+    refuse_own_rows(data, row, scale(row))

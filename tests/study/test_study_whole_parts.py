@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import cantons as ct
+from cantons.problem import Shapes
 from cantons.protocol import Recipe
 from cantons.ranges import check, named_in, whole
 from cantons.reporting.collect import collect, differences
@@ -15,7 +16,7 @@ from cantons.study.fingerprint import fingerprint
 from cantons.study.plain import plain
 from cantons.study.registry import REGISTRY
 from cantons.study.resolve import resolve
-from cantons.study.whole_parts import whole_recipe
+from cantons.study.whole_parts import whole_problem, whole_recipe
 
 # Every part that an option may name, with the type of the option.
 NAMED = {f"{kind} {name}.{option.name}={which}": (option.annotation, which)
@@ -65,6 +66,11 @@ def test_splits_and_parts_in_parts_are_whole_too(data):
     assert clients["tuner"] == {"name": "gd", "steps": 3, "step_size": 0.1}
     nobodys = Recipe("mine", {"tuner": "gd"}, lambda: None)  # of which nobody knows what its options may be
     assert whole_recipe(nobodys) == {"name": "mine", "tuner": "gd"}
+
+
+def test_each_of_several_augmentations_is_whole():
+    problem = ct.classification(Shapes((12, 12), 3), ct.cnn(), augment=["flip", {"name": "crop"}])
+    assert whole_problem(problem.spec)["augment"] == [{"name": "flip"}, {"name": "crop", "padding": 4}]
 
 
 def test_a_run_with_parts_in_names_is_resumed_and_read_back_and_its_parts_have_one_row_each(data, tmp_path):
