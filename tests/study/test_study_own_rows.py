@@ -62,5 +62,5 @@ def test_one_star_is_not_taken_for_five():
 def test_few_levels_that_are_fractions_may_be_met_raw_and_scaled(levels):
     data, scale = scaled_to_unit(list(itertools.product(levels, levels)))
     inputs = np.asarray(data.train.inputs)
-    row = inputs[(inputs % 1 != 0).all(axis=1)].max(axis=0, keepdims=True)  # as a raw one it is below all that was trained on
+    row = inputs[(inputs % 1 != 0).all(axis=1)].max(axis=0, keepdims=True)  # raw, it is below all others
     refuse_own_rows(data, row, scale(row))
