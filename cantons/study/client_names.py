@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from cantons.data.read.columns import is_number
 from cantons.errors import InputError, shown, unknown
 
 
@@ -24,16 +25,8 @@ def index_of(client: int | str, names: Sequence[str], new: Sequence[str] = ()) -
         raise InputError(f"client {shown(name)} was held out of training, and has no model of its own. Leave the "
                          "client out to predict as a stranger does, or train in Python on data in which it takes part, "
                          "beginning where this run ended: run(..., initial=...).")
-    places = {} if any(map(_is_number, (*names, *new))) else {str(place): place for place in range(len(names))}
+    # Whoever gives a number may mean a name that is one, be it written 7, 007 or 7.0.
+    places = {} if any(map(is_number, (*names, *new))) else {str(place): place for place in range(len(names))}
     if name not in places:
         raise unknown("client", name, names)
     return places[name]
-
-
-def _is_number(name: str) -> bool:
-    """Whether somebody who gives a number might mean this name, be it written 7, 007 or 7.0."""
-    try:
-        float(name)
-    except ValueError:
-        return False
-    return True

@@ -9,7 +9,7 @@ import numpy as np
 
 from cantons.data.checks import Where
 from cantons.data.encoding import count_from_0
-from cantons.data.read.columns import column
+from cantons.data.read.columns import column, is_number
 from cantons.data.read.csv import cells, header_of
 from cantons.data.read.files import decoding, reading
 from cantons.data.read.npz import arrays
@@ -41,18 +41,10 @@ def _read_columns(path: Path, separator: str) -> Rows:
     """All columns side by side have no names where the first line is of numbers, and so no header."""
     with path.open(encoding="utf-8-sig", newline="") as lines:
         names = header_of(lines, path, separator)
-    unnamed = all(map(_is_number, names))
+    unnamed = all(map(is_number, names))
     if unnamed:
         names = [f"column {place}" for place in range(len(names))]
     with path.open(encoding="utf-8-sig", newline="") as lines:
         columns = cells(lines, path, separator, names if unnamed else None)
         found = {name: column(columns, name) for name in names}
     return Rows(np.stack(list(found.values()), axis=1) if unnamed else found, columns.place)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True

@@ -50,8 +50,8 @@ def numbers(columns: Columns, name: str, whole: bool = True) -> np.ndarray:
             raise InputError(f"{columns.kind} {name!r} in {columns.source} has no value in "
                              f"{columns.place(int(np.isnan(values).argmax()))}; remove such rows or fill in a number.")
         return values
-    row = next((row for row, value in enumerate(values.flat) if not _is_number(value)), 0)
-    if columns.text and _is_number(values[row]):
+    row = next((row for row, value in enumerate(values.flat) if not is_number(value)), 0)
+    if columns.text and is_number(values[row]):
         return values.astype(np.float64)
     raise InputError(f"{columns.kind} {name!r} in {columns.source} holds {str(values.flat[row])[:40]!r} in "
                      f"{columns.place(row)}, where a number belongs; fill one in or leave the column out.")
@@ -134,7 +134,7 @@ def _raw_columns(columns: Columns, names: Sequence[str], categorical: Sequence[s
 def _is_text(values: np.ndarray) -> bool:
     """Are most of them no numbers? One word among numbers is a mistake, to be told with its line."""
     there = values[values != ""]
-    return 2 * sum(map(_is_number, there.tolist())) < len(there) or not len(there)
+    return 2 * sum(map(is_number, there.tolist())) < len(there) or not len(there)
 
 
 def _side_by_side(columns: Columns, names: Sequence[str]) -> np.ndarray:
@@ -167,7 +167,12 @@ def _seconds(columns: Columns, name: str) -> np.ndarray:
     return dates.astype(np.int64) / 1e6
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
+    """Whether this, or what it spells, is one real number.
+
+    >>> [is_number(value) for value in ("007", 1.5, "north", 1j)]
+    [True, True, False, False]
+    """
     if isinstance(value, complex | np.complexfloating | np.void):
         return False
     try:
