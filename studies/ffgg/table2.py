@@ -79,7 +79,8 @@ TEXT = Settings(cohort=50, batch_size=64, first_rates=(0.3, 1.0, 3.0), rates=(0.
 ALIKE = ("FedAvg", "FedAvg + tuning", "FedAvg to its end + tuning", "FFGG (output)", "FedAlt (output)",
          "FedSim (output)", "FedSim (output), clients alike")
 QUICK = Settings(cohort=4, most=20, every=10, rounds=6, local_epochs=4, first_rates=(0.1, 0.3), rates=(0.03, 0.1),
-                 seeds=2, methods=("FedAvg", "FedAvg + tuning", "FFGG (adapter)", "FedAlt (output)"))
+                 seeds=2, methods=("FedAvg", "FedAvg + tuning", "FedAvg to its end + tuning", "FFGG (adapter)",
+                                   "FedAlt (output)"))
 
 
 class Task(NamedTuple):
@@ -171,6 +172,9 @@ ALONE = ("writers", "crops", "plain", "resnet", "words", "digits")  # those that
 # The methods
 
 
+FIRST = "first"  # FedAvg's row, before anything is private
+
+
 class Method(NamedTuple):
     """Rounds on top of FedAvg's, and how clients are fitted when all is done."""
 
@@ -179,7 +183,7 @@ class Method(NamedTuple):
     final: Recipe
     rounds: int
     cohort: int | None
-    afresh: bool = False  # it begins with nothing learned
+    begins: str | None = FIRST  # the row with whose model it begins; None: with nothing learned
 
 
 class Methods:
@@ -214,7 +218,7 @@ class Methods:
 
     def local(self, rate: float) -> Method:
         recipe = ct.independent(step_size=rate, batch_size=self.settings.batch_size, clip_norm=self.settings.clip)
-        return Method("none", recipe, recipe, self.settings.local_epochs, None, afresh=True)
+        return Method("none", recipe, recipe, self.settings.local_epochs, None, begins=None)
 
     def tuned(self, rate: float) -> Method:
         final = ct.fedavg_finetune(tune_epochs=self.settings.tune_epochs, tune_step_size=rate,
@@ -222,7 +226,7 @@ class Methods:
         return Method("none", None, final, 0, self.settings.cohort)
 
     def tuned_at_its_end(self, rate: float) -> Method:
-        return self.fedavg(rate)._replace(final=self.tuned(rate).final)
+        return self.tuned(rate)._replace(begins="FedAvg")
 
     def tuner(self, rate: float, epochs: int) -> dict[str, Any]:
         return {"name": "sgd", "epochs": epochs, "batch_size": self.settings.batch_size, "step_size": rate,
@@ -313,16 +317,21 @@ class Study:
             if done >= (until or settings.most) or (until is None and not gained):
                 break
         for run, one in zip(runs, session.whole(state), strict=True):
-            np.savez(self.model_file(run), *jax.tree.leaves(one.state.server.shared))
+            self.save_model(FIRST, run, one.state.server.shared)
         return [{**run._asdict(), "round": done, **curves[-1][number], "curve": [row[number] for row in curves]}
                 for number, run in enumerate(runs)]
 
-    def model_file(self, run: Run) -> Path:
-        return self.folder / f"first_{run.rate:g}_{run.seed}.npz"
+    def model_file(self, name: str, run: Run) -> Path:
+        return self.folder / f"{name}_{run.rate:g}_{run.seed}.npz"
 
-    def first_model(self, seed: int) -> PyTree:
+    def save_model(self, name: str, run: Run, model: PyTree) -> None:
+        np.savez(self.model_file(name, run), *jax.tree.leaves(model))
+
+    def model(self, name: str, seed: int) -> PyTree:
+        """The common model of a row, with the step size that was chosen for it."""
         shapes = jax.eval_shape(self.problem("none").init, jax.random.key(0))[0]
-        with np.load(self.model_file(Run(self.first()[0]["rate"], seed))) as file:
+        row = self.first() if name == FIRST else self.row(name)
+        with np.load(self.model_file(name, Run(row[0]["rate"], seed))) as file:
             return jax.tree.unflatten(jax.tree.structure(shapes), [file[name] for name in file.files])
 
     # Everything after it
@@ -339,11 +348,11 @@ class Study:
         return row
 
     def play(self, name: str, runs: Sequence[Run]) -> list[dict[str, Any]]:
-        """The methods' rounds from FedAvg's end, and then an evaluation in which clients fit what is private."""
+        """The methods' rounds from a model of FedAvg, and then an evaluation in which clients fit what is private."""
         methods = [self.methods.known[name](run.rate) for run in runs]
         method, seeds = methods[0], [run.seed for run in runs]
         problem = self.problem(method.split)
-        starts = None if method.afresh else [self.split_first(problem, seed) for seed in seeds]
+        starts = None if method.begins is None else [self.split_model(problem, method.begins, seed) for seed in seeds]
         state = session = None
         if method.train is not None:
             session = self.session(problem, [one.train for one in methods if one.train], seeds, method.cohort,
@@ -352,15 +361,18 @@ class Study:
             if starts is not None:
                 starts = [start._replace(shared=one.state.server.shared)
                           for start, one in zip(starts, session.whole(state), strict=True)]
+                if method.split == "none":
+                    for run, start in zip(runs, starts, strict=True):
+                        self.save_model(name, run, start.shared)
         if session is None or method.final is not method.train:
             session = self.session(problem, [one.final for one in methods], seeds, method.cohort, 1)
             state = session.begin(starts)
         return [{**run._asdict(), **numbers_of(one, self.data, "personal")}
                 for run, one in zip(runs, session.evaluate(state), strict=True)]
 
-    def split_first(self, problem: ct.Problem, seed: int) -> Start:
-        """FedAvg's model as a shared and a private part. What it does not have, such as adapters, is drawn."""
-        learned = dict(zip(paths(model := self.first_model(seed)), jax.tree.leaves(model), strict=True))
+    def split_model(self, problem: ct.Problem, name: str, seed: int) -> Start:
+        """A row's model as a shared and a private part. What it does not have, such as adapters, is drawn."""
+        learned = dict(zip(paths(model := self.model(name, seed)), jax.tree.leaves(model), strict=True))
         drawn = problem.init(jax.random.key(seed))
         return Start(*(jax.tree.unflatten(jax.tree.structure(part), [
             learned.get(path, leaf) for path, leaf in zip(paths(part), jax.tree.leaves(part), strict=True)])
