@@ -134,7 +134,7 @@ def mixed_with(problem: Problem, losses: Mapping[str, CentralLoss], weights: Any
     of_centre = sum(each.weight for each in terms)
     spec = None if problem.spec is None or None in tables.values() else {
         **problem.spec, "central_loss": {name: dict(table or {}) for name, table in tables.items()},
-        "weights": dict(weights)}
+        "weights": {name: float(weight) for name, weight in weights.items()}}
     return made._replace(spec=spec, central=made.central._replace(weights=(float(weights[CLIENTS]), of_centre)))
 
 

@@ -65,7 +65,7 @@ def grouped(problem: Problem, names: Sequence[str], losses: Mapping[str, Central
 
     spec = None if problem.spec is None or None in tables.values() else {
         **problem.spec, "group_losses": {name: dict(table or {}) for name, table in tables.items()},
-        "group_weights": dict(weights)}
+        "group_weights": {name: float(weight) for name, weight in weights.items()}}
     # What else is known of the problem was known of its own loss.
     return problem._replace(loss=loss, spec=spec, residual=None, convex=None,
                             groups=tuple(GroupLoss(name, float(weight)) for name, weight in weights.items()))

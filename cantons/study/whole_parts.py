@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 from cantons.options import options_of
 from cantons.protocol import Recipe
-from cantons.ranges import whole
+from cantons.ranges import Named, whole
 from cantons.study.registry import REGISTRY
+
+LOSS = Annotated[Any, Named("central loss", REGISTRY["central_loss"])]
 
 
 def whole_recipe(recipe: Recipe) -> dict[str, Any]:
@@ -30,4 +32,12 @@ def whole_problem(spec: Mapping[str, Any] | None) -> dict[str, Any] | None:
         return None
     build = REGISTRY["problem"].get(spec["name"])
     hints = {} if build is None else {option.name: option.annotation for option in options_of(build).parameters}
-    return {name: whole(hints.get(name, Any), value) for name, value in spec.items()}
+    found = {name: whole(hints.get(name, Any), value) for name, value in spec.items()}
+    return found | {name: _whole_losses(spec[name]) for name in ("central_loss", "group_losses") if name in spec}
+
+
+def _whole_losses(losses: Any) -> Any:
+    """Of one loss, or of several by name."""
+    if isinstance(losses, Mapping) and "name" not in losses:
+        return {name: whole(LOSS, loss) for name, loss in losses.items()}
+    return whole(LOSS, losses)

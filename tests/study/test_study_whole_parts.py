@@ -73,6 +73,22 @@ def test_each_of_several_augmentations_is_whole():
     assert whole_problem(problem.spec)["augment"] == [{"name": "flip"}, {"name": "crop", "padding": 4}]
 
 
+def test_losses_of_a_datacenter_and_of_groups_are_whole_however_they_are_given():
+    spread = {"name": "spreadout", "strength": 1.0}
+    rows = ct.with_central_loss(ct.dual_encoder(Shapes((5,), 8), width=4), "spreadout")
+    assert whole_problem(rows.spec)["central_loss"] == spread
+    several = [{"web": "same", "apart": "spreadout"}, {"web": {"name": "same"}, "apart": {"name": "spreadout"}}]
+    for losses in several:
+        rows = ct.with_central_loss(ct.dual_encoder(Shapes((5,), 8), width=4), losses)
+        assert whole_problem(rows.spec)["central_loss"] == {"web": {"name": "same"}, "apart": spread}
+    data = ct.at_random(ct.digits(clients=6), names=("few", "many"))
+    for loss, weight in (("same", 1), ({"name": "same"}, 1.0)):
+        problem = ct.with_group_losses(ct.logistic(data), data, {"few": loss}, {"few": weight, "many": 2})
+        found = whole_problem(problem.spec)
+        assert found["group_losses"] == {"few": {"name": "same"}, "many": {"name": "same"}}
+        assert json.dumps(found["group_weights"]) == '{"few": 1.0, "many": 2.0}'
+
+
 def test_a_run_with_parts_in_names_is_resumed_and_read_back_and_its_parts_have_one_row_each(data, tmp_path):
     problem = ct.logistic(data, split="adapter")
     for tuner in ("gd", "sgd"):
