@@ -130,7 +130,7 @@ class Loop:
     def _advise(self) -> None:
         """Tell what is to be said before the first round: each sentence once, whichever runs it is of."""
         said = dict.fromkeys(self.about_data)
-        said |= {f"{log.run.parts.recipe.name}: {sentence}": None for log in self.logs for sentence in log.advice}
+        said |= {f"{log.run.study['name']}: {sentence}": None for log in self.logs for sentence in log.advice}
         for sentence in said:
             self.watcher.advised(sentence)
 

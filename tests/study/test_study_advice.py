@@ -85,6 +85,24 @@ def test_advice_is_kept_with_the_run_also_after_a_resume(tmp_path):
     assert "advice" not in ct.run(ct.logistic(scaled), scaled, ct.fedavg(), rounds=1, progress=None).summary
 
 
+def test_advice_names_the_run_it_is_of_and_in_a_comparison_the_method(tmp_path, capsys):
+    data = federation(ROWS / 400)
+    study = ct.Study(ct.logistic(data, split="*bias"), data, ct.ditto(), rounds=1)
+    study.run(progress=None, callbacks=[printed := Printed()])
+    assert [sentence.partition(":")[0] for sentence in printed.sentences] == ["ditto"]
+    ct.compare(study, method=[{"name": "near"}, {"name": "far", "algorithm.penalty": 0.01}], seeds=2, out=tmp_path / "out")
+    told = [line.partition(":")[0] for line in capsys.readouterr().err.splitlines() if "whole models" in line]
+    assert told == ["near", "far"], "once for all seeds"
+
+
+class Printed(ct.Callback):
+    def __init__(self):
+        self.sentences = []
+
+    def advised(self, sentence):
+        self.sentences.append(sentence)
+
+
 def rows_of(evaluating, training):
     """The evaluations of a sitting, each after so many seconds of rounds."""
     return [{"evaluation_seconds": took, "seconds": training * place} for place, took in enumerate(evaluating)]
