@@ -2,7 +2,8 @@
 
 Mishchenko et al., "Partially Personalized Federated Learning", section 5.3 and appendices E.4 to E.7.
 
-    python studies/ffgg/table2.py [--quick] [--sets NAME ...] [--minutes M] [--data DIR] [--out DIR] [--draw]
+    python studies/ffgg/table2.py [--quick] [--sets NAME ...] [--settings NAME=VALUE ...] [--minutes M] [--data DIR]
+                                  [--out DIR]
 
 The pipeline of E.6: FedAvg trains a common model; each method trains on from there, for equally many rounds; at the
 end every client tunes its private part for five epochs. FedAvg itself trains on as well. Every method has its client
@@ -21,11 +22,13 @@ accuracies on the clients' test rows, weighted by how many they have.
     words       blogs with a transformer of four blocks and 10,000 words; the same
     digits      small, comes with the library: what --quick takes
 
-Each cell is a file in DIR/SET; cells that are there with the same settings are not computed again.
+Each cell is a file in DIR/SET; cells that are there with the same settings are not computed again. `--settings` changes
+what `Settings` below has, such as rounds=15 for a machine that is slower.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -141,14 +144,14 @@ def blogs(folder: Path, vocabulary: int = 2000) -> Task:
 def resnet(folder: Path) -> Task:
     task = mnist(folder)
     return task._replace(model=ct.resnet18(), settings=task.settings._replace(
-        most=100, rounds=40, first_rates=(0.1,), rates=(0.1,), seeds=1, scored=100, methods=FEW))
+        most=100, rounds=40, first_rates=(0.3,), rates=(0.3,), seeds=1, scored=100, methods=FEW))
 
 
 def words(folder: Path) -> Task:
     task = blogs(folder, vocabulary=10_000)
     assert task.data.classes is not None
     return task._replace(model=ct.transformer(task.data.classes), settings=task.settings._replace(
-        most=200, rounds=40, first_rates=(1.0,), rates=(0.3,), seeds=1, scored=100, methods=FEW))
+        most=200, rounds=40, first_rates=(3.0,), rates=(1.0,), seeds=1, scored=100, methods=FEW))
 
 
 def digits(folder: Path) -> Task:
@@ -416,10 +419,18 @@ def table(rows: dict[str, list[dict[str, Any]]]) -> str:
                      lines, numbers=True)
 
 
+def read_setting(text: str) -> tuple[str, Any]:
+    name, _, value = text.partition("=")
+    if name not in Settings._fields:
+        raise ValueError(name)
+    return name, json.loads(value)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     given = kit.read_arguments(
         __doc__, "results/ffgg_table2", arguments, data=kit.FILES,
         sets={"nargs": "+", "choices": list(SETS), "help": "which data; all that are there if left out"},
+        settings={"nargs": "+", "type": read_setting, "default": [], "help": "NAME=VALUE, with values as in JSON"},
         minutes={"type": float, "help": "begin no cell after so many"})
     watch = kit.Watch()
     there = (given.data / "mnist.npz").exists() and not given.quick
@@ -427,6 +438,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         task = SETS[name](given.data)
         if given.quick:
             task = task._replace(settings=QUICK._replace(augment=task.settings.augment))
+        task = task._replace(settings=task.settings._replace(**dict(given.settings)))
         study = Study(name, task, given.out / name, watch, given.minutes)
         watch(study.data.describe().splitlines()[0])
         rows: dict[str, list[dict[str, Any]]] = {}
