@@ -9,21 +9,26 @@ import jax.numpy as jnp
 
 from cantons.aggregate import NO_UPLOADS, mean_of_uploads
 from cantons.algorithm.parts.centre import CentralWork, central_batch, centre_of
+from cantons.algorithm.parts.fitting import adopted, as_it_is, whole_model
 from cantons.algorithm.parts.schedule import as_schedule, usual_step
 from cantons.algorithm.parts.training import LocalOptimizer, LocalWork, Work, trainer
 from cantons.algorithm.parts.trees import add
+from cantons.algorithm.parts.tuners import by_steps
+from cantons.algorithm.parts.tuning import NAMES_DIVERGED, Tune, TunerTable, tune_with, tuner_of
+from cantons.errors import InputError
 from cantons.options import Flat
-from cantons.protocol import Algorithm, Array, Needs, Problem, PyTree
+from cantons.protocol import Algorithm, Array, Needs, PersonalModel, Problem, PyTree
 from cantons.ranges import Count
 from cantons.recipe import algorithm
 
 
 class Alone(NamedTuple):
-    """A client that keeps the whole model."""
+    """A client that keeps the whole model, or the private part alone."""
 
     own: PyTree
     private: PyTree
     visits: Array
+    diverged: Array | tuple[()] = ()  # in how many rounds tuning fell back to its beginning
 
 
 class Server(NamedTuple):
@@ -38,51 +43,89 @@ class Message(NamedTuple):
     step_size: Array
 
 
+class Standing(NamedTuple):
+    """A message to clients that tune their private parts: the shared part, which stands still."""
+
+    shared: PyTree
+    round: Array
+
+
 @algorithm
 def independent(problem: Problem, population: int, *, local: Flat[LocalWork], optimizer: Flat[LocalOptimizer],
-                fit_epochs: Count = 5, parts: Literal["all", "private"] = "all") -> Algorithm:
+                fit_epochs: Count = 5, parts: Literal["all", "private"] = "all",
+                tuner: TunerTable | None = None) -> Algorithm:
     """Every client trains alone: nothing is sent up, and only the step size comes down.
 
     fit_epochs: passes that a client which has never acted spends on its model before it predicts.
     parts: "all" of the model is trained, each client with a copy of its own; or the "private" part alone, while the
         shared part, which then comes down too, stands still: the final tuning of a model that was trained before.
+    tuner: with "private", a tuner in place of the local steps, as those of `ffgg`: "lbfgs", "cg", or a table.
     """
-    schedule, tuning = as_schedule(local.step_size), parts == "private"
-
-    def train(work, key, message, client, data, step_size):
-        """The parts that are a client's own, trained."""
-        if tuning:
-            tune = trainer(lambda own, nothing, batch: problem.loss(message.shared, own, batch), work, optimizer)
-            return (), tune(key, client.private, (), data, step_size).shared
-        trained = trainer(problem.loss, work, optimizer)(key, client.own, client.private, data, step_size)
-        return trained.shared, trained.private
+    fitting = Work(fit_epochs, batch_size=local.batch_size)
+    if parts == "private":
+        if tuner is not None:
+            tune, needs = tuner_of(problem, tuner)
+            return tuned_alone(tune, tune, needs)
+        tune, fit = (tune_with(problem.loss, by_steps(work, optimizer, local.step_size))
+                     for work in (local.work, fitting))
+        return tuned_alone(tune, fit, Needs())
+    if tuner is not None:
+        raise InputError(f"tuner is {tuner!r}, and tuners are for private parts; give parts = 'private', or leave it "
+                         "out.")
+    schedule, train, first = as_schedule(local.step_size), *(
+        trainer(problem.loss, work, optimizer) for work in (local.work, fitting))
 
     def init_server(key, shared, private):
         return Server(shared, (), jnp.zeros((), jnp.int32))
 
     def init_client(key, shared, private):
-        return Alone(() if tuning else shared, private, jnp.zeros((), jnp.int32))
+        return Alone(shared, private, jnp.zeros((), jnp.int32))
 
     def broadcast(key, server, central):
-        return Message(server.shared if tuning else (), (), schedule(server.round))
+        return Message((), (), schedule(server.round))
 
     def client_update(key, message, client, data):
-        own, private = train(local.work, key, message, client, data, message.step_size)
-        return (), Alone(own, private, client.visits + 1)
+        trained = train(key, client.own, client.private, data, message.step_size)
+        return (), Alone(trained.shared, trained.private, client.visits + 1)
 
     def server_update(key, server, nothing, central):
         return server._replace(round=server.round + 1)
 
     def model(key, message, client, data):
-        def first_time():
-            return train(Work(fit_epochs, batch_size=local.batch_size), key, message, client, data,
-                         usual_step(local.step_size))
-
-        own, private = jax.lax.cond(client.visits == 0, first_time, lambda: (client.own, client.private))
-        return message.shared if tuning else own, private
+        own = client.own, client.private
+        return whole_model(problem.loss, fitting, key, data, own, lambda: first(
+            key, *own, data, usual_step(local.step_size)), client.visits, own)
 
     return Algorithm(init_server, init_client, broadcast, client_update, mean_of_uploads(only=NO_UPLOADS),
-                     server_update, model, needs=Needs(shared=False, private=tuning))
+                     server_update, model, needs=Needs(shared=False), diagnostics=NAMES_DIVERGED)
+
+
+def tuned_alone(tune: Tune, fit: Tune, needs: Needs) -> Algorithm:
+    """Clients tune their private parts round after round; `fit` is for those that have never acted."""
+    def init_server(key, shared, private):
+        return Server(shared, (), jnp.zeros((), jnp.int32))
+
+    def init_client(key, shared, private):
+        return Alone((), private, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
+
+    def broadcast(key, server, central):
+        return Standing(server.shared, server.round)
+
+    def client_update(key, message, client, data):
+        tuned = tune(key, message.shared, client.private, data, message.round)
+        return (), Alone((), tuned.private, client.visits + 1, client.diverged + tuned.diverged)
+
+    def server_update(key, server, nothing, central):
+        return server._replace(round=server.round + 1)
+
+    def model(key, message, client, data):
+        fitted = jax.lax.cond(client.visits == 0, lambda: fit(key, message.shared, client.private, data),
+                              lambda: as_it_is(client.private))
+        return PersonalModel(message.shared, fitted.private, {"diverged_tunings": client.diverged + fitted.diverged})
+
+    return Algorithm(init_server, init_client, broadcast, client_update, mean_of_uploads(only=NO_UPLOADS),
+                     server_update, model, adopt=adopted, needs=needs._replace(shared=False, private=True),
+                     diagnostics=NAMES_DIVERGED)
 
 
 TEN_STEPS = LocalWork(steps=10)

@@ -12,12 +12,13 @@ import jax
 import optax
 
 from cantons.algorithm.parts.averaging import Averaging, Client, averaging
+from cantons.algorithm.parts.fitting import whole_model
 from cantons.algorithm.parts.schedule import usual_step
 from cantons.algorithm.parts.training import LocalOptimizer, LocalWork, Work, trainer
 from cantons.algorithm.parts.trees import norm, subtract
 from cantons.algorithm.parts.whole_model import advise_whole_model
 from cantons.options import Flat
-from cantons.protocol import Algorithm, Diagnostics, Problem, PyTree
+from cantons.protocol import Algorithm, Problem, PyTree, as_begun
 from cantons.ranges import NonNegative
 from cantons.recipe import algorithm
 
@@ -44,7 +45,8 @@ def ditto(problem: Problem, population: int, *, penalty: NonNegative = 0.1, loca
     """
     base = averaging(problem, local, optimizer, averaged, optax.sgd(averaged.server_step_size))
     train = trainer(problem.loss, local.work, optimizer)
-    first = trainer(problem.loss, Work(averaged.fit_epochs, batch_size=local.batch_size), optimizer)
+    work = Work(averaged.fit_epochs, batch_size=local.batch_size)
+    first = trainer(problem.loss, work, optimizer)
 
     def towards(shared):
         return lambda gradient, own, step: jax.tree.map(
@@ -59,16 +61,14 @@ def ditto(problem: Problem, population: int, *, penalty: NonNegative = 0.1, loca
         return upload, Owner(trained.shared, trained.private, rest)
 
     def model(key, message, client, data):
-        def first_time():
-            trained = first(key, message.shared, client.private, data, usual_step(local.step_size),
-                            adjust=towards(message.shared))
-            return trained.shared, trained.private
-
-        return jax.lax.cond(client.rest.visits == 0, first_time, lambda: (client.own, client.private))
+        began = message.shared, client.private
+        return whole_model(problem.loss, work, key, data, began, lambda: first(
+            key, *began, data, usual_step(local.step_size), adjust=towards(message.shared)),
+            client.rest.visits, (client.own, client.private))
 
     def diagnose(message, client, model, data):
         return {"drift": norm(subtract(model[0], message.shared)),
                 **base.diagnostics.client(message, client.rest, model, data)}
 
-    return base._replace(init_client=init_client, client_update=client_update, model=model,
-                         diagnostics=Diagnostics(client=diagnose), advice=advise_whole_model)
+    return base._replace(init_client=init_client, adopt=as_begun, client_update=client_update, model=model,
+                         diagnostics=base.diagnostics._replace(client=diagnose), advice=advise_whole_model)

@@ -15,9 +15,11 @@ import jax.numpy as jnp
 
 from cantons.aggregate import weighted_mean
 from cantons.algorithm.ffgg import Message, Server, Serving, step_server
-from cantons.algorithm.parts.schedule import StepSize, both_schedules, usual_step
-from cantons.algorithm.parts.training import LocalOptimizer, Work, fitter, get_optimizer, gradient_norm
+from cantons.algorithm.parts.fitting import adopted, fitter
+from cantons.algorithm.parts.schedule import StepSize, both_schedules
+from cantons.algorithm.parts.training import LocalOptimizer, Work, get_optimizer, gradient_norm
 from cantons.algorithm.parts.trees import clip, descend, subtract
+from cantons.algorithm.parts.tuning import name_diverged
 from cantons.options import Flat
 from cantons.protocol import Algorithm, Array, Average, Averages, Data, Diagnostics, Key, Problem, PyTree
 from cantons.ranges import Count, Positive
@@ -116,7 +118,7 @@ def build(problem: Problem, personal: Personal, serving: Serving, train: Train) 
     schedules, kept = both_schedules(personal.step_size, personal.private_step_size), personal.state == "kept"
     optimizer = get_optimizer(serving.server_optimizer)(serving.server_step_size)
     own_step_size = personal.step_size if personal.private_step_size is None else personal.private_step_size
-    fit = fitter(problem.loss, Work(personal.fit_epochs, batch_size=personal.batch_size), usual_step(own_step_size),
+    fit = fitter(problem.loss, Work(personal.fit_epochs, batch_size=personal.batch_size), own_step_size,
                  LocalOptimizer("sgd", personal.clip_norm))
 
     def init_server(key, shared, private):
@@ -145,9 +147,12 @@ def build(problem: Problem, personal: Personal, serving: Serving, train: Train) 
 
     def model(key, message, client, data):
         own, visits = (client.private, client.visits) if kept else (message.start, jnp.zeros((), jnp.int32))
-        return message.shared, fit(key, message.shared, own, data, visits)
+        return fit(key, message.shared, own, data, visits)
+
+    def diagnose(message, client, model, data):
+        return {"gradient_norm": gradient_norm(problem.loss, model, data)}
 
     return Algorithm(init_server, init_client, broadcast, client_update,
                      Averages(lambda upload: Average(upload.change, upload.weight), weighted_mean().build()),
-                     server_update, model, diagnostics=Diagnostics(client=lambda message, client, model, data: {
-                         "gradient_norm": gradient_norm(problem.loss, model, data)}))
+                     server_update, model, adopt=adopted,
+                     diagnostics=Diagnostics(client=diagnose, remarks=name_diverged))

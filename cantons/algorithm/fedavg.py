@@ -9,6 +9,7 @@ from __future__ import annotations
 import optax
 
 from cantons.algorithm.parts.averaging import Averaging, averaging
+from cantons.algorithm.parts.fitting import whole_model
 from cantons.algorithm.parts.select_rows import Rows
 from cantons.algorithm.parts.training import LocalOptimizer, LocalWork, Work, trainer
 from cantons.algorithm.parts.whole_model import advise_whole_model
@@ -36,11 +37,11 @@ def fedavg_finetune(problem: Problem, population: int, *, local: Flat[LocalWork]
     tune_step_size: of these passes.
     """
     base = averaging(problem, local, optimizer, averaged, optax.sgd(averaged.server_step_size))
-    tune = trainer(problem.loss, Work(tune_epochs, batch_size=local.batch_size),
-                   optimizer._replace(client_optimizer="sgd"))
+    work = Work(tune_epochs, batch_size=local.batch_size)
+    tune = trainer(problem.loss, work, optimizer._replace(client_optimizer="sgd"))
 
     def model(key, message, client, data):
-        tuned = tune(key, message.shared, client.private, data, tune_step_size)
-        return tuned.shared, tuned.private
+        began = message.shared, client.private
+        return whole_model(problem.loss, work, key, data, began, lambda: tune(key, *began, data, tune_step_size))
 
     return base._replace(model=model, advice=advise_whole_model)

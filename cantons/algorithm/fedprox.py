@@ -13,11 +13,12 @@ import jax
 import optax
 
 from cantons.algorithm.parts.averaging import Averaging, Client, averaging
+from cantons.algorithm.parts.fitting import whole_model
 from cantons.algorithm.parts.schedule import usual_step
-from cantons.algorithm.parts.training import LocalOptimizer, LocalWork
+from cantons.algorithm.parts.training import LocalOptimizer, LocalWork, Trained
 from cantons.algorithm.parts.trees import add, norm, subtract
 from cantons.options import Flat
-from cantons.protocol import Algorithm, Diagnostics, Problem, PyTree
+from cantons.protocol import Algorithm, Problem, PyTree, as_begun
 from cantons.ranges import NonNegative
 from cantons.recipe import algorithm
 
@@ -60,13 +61,14 @@ def fedprox(problem: Problem, population: int, *, mu: NonNegative = 0.1,
     def model(key, message, client, data):
         def first_time():
             _, trained = client_update(key, message._replace(step_size=usual_step(local.step_size)), client, data)
-            return trained.own, trained.rest.private
+            return Trained(trained.own, trained.rest.private, trained.rest.visits)
 
-        return jax.lax.cond(client.rest.visits == 0, first_time, lambda: (client.own, client.rest.private))
+        return whole_model(problem.loss, local.work, key, data, (message.shared, client.rest.private), first_time,
+                           client.rest.visits, (client.own, client.rest.private))
 
     def diagnose(message, client, model, data):
         drift = norm(subtract(client.own, message.shared))
         return {"drift": drift, **base.diagnostics.client(message, client.rest, model, data)}
 
-    return base._replace(init_client=init_client, client_update=client_update, model=model,
-                         diagnostics=Diagnostics(client=diagnose))
+    return base._replace(init_client=init_client, adopt=as_begun, client_update=client_update, model=model,
+                         diagnostics=base.diagnostics._replace(client=diagnose))

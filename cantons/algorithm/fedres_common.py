@@ -12,9 +12,11 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from cantons.aggregate import KEEPS_MEAN, mean_of_uploads
-from cantons.algorithm.parts.schedule import Schedule, ScheduleTable, StepSize, as_schedule, usual_step
-from cantons.algorithm.parts.training import Work, fitter
+from cantons.algorithm.parts.fitting import adopted, fitter
+from cantons.algorithm.parts.schedule import Schedule, ScheduleTable, StepSize, as_schedule
+from cantons.algorithm.parts.training import Work
 from cantons.algorithm.parts.trees import add, scale, zeros
+from cantons.algorithm.parts.tuning import NAMES_DIVERGED
 from cantons.errors import InputError
 from cantons.protocol import Algorithm, Array, Needs, Problem, PyTree
 from cantons.ranges import Count, NonNegative
@@ -89,9 +91,10 @@ class Rates(NamedTuple):
             return shared, as_schedule(own)
         return shared, lambda round: jnp.full((), own)
 
-    def usual_private_step(self) -> Array | float:
+    @property
+    def fitting_step(self) -> StepSize:
         """The private step size for work outside the rounds, without the ratio of a preset."""
-        return usual_step(self.step_size if self.private_step_size is None else self.private_step_size)
+        return self.step_size if self.private_step_size is None else self.private_step_size
 
 
 def preset_rates(population: int, local: FedResWork, preset: str | None,
@@ -119,7 +122,7 @@ def build_fedres(problem: Problem, population: int, local: FedResWork, rates: Ra
     Where clients are `controlled`, the server's control moves by |S|/N times the cohort's mean change of theirs.
     """
     schedule, private_schedule = rates.schedules()
-    fit = fitter(problem.loss, local.first_work, rates.usual_private_step())
+    fit = fitter(problem.loss, local.first_work, rates.fitting_step)
 
     def init_server(key, shared, private):
         return Server(shared, zeros(shared) if controlled else (), jnp.zeros((), jnp.int32))
@@ -136,9 +139,8 @@ def build_fedres(problem: Problem, population: int, local: FedResWork, rates: Ra
         return Server(add(server.shared, moved), add(server.control, learned), server.round + 1)
 
     def model(key, message, client, data):
-        private = fit(key, message.shared, client.private, data, client.visits)
-        return message.shared, private
+        return fit(key, message.shared, client.private, data, client.visits)
 
     averages = mean_of_uploads(only=KEEPS_MEAN if controlled else "")
     return Algorithm(init_server, init_client, broadcast, client_update, averages, server_update, model,
-                     needs=Needs(private=True, counts_once=controlled))
+                     adopt=adopted, needs=Needs(private=True, counts_once=controlled), diagnostics=NAMES_DIVERGED)

@@ -22,16 +22,14 @@ from cantons.algorithm.parts.schedule import StepSize, as_schedule, both_schedul
 from cantons.algorithm.parts.theorem_steps import ffgg_advice
 from cantons.algorithm.parts.training import Optimizer, Work, get_optimizer, gradient_norm
 from cantons.algorithm.parts.trees import clip, descend, scale, subtract
-from cantons.algorithm.parts.tuning import Tuned, TunerTable, descent_step, name_diverged, tuner_of
+from cantons.algorithm.parts.tuning import Tuned, TunerTable, descent_step, name_diverged, round_of, tuner_of
 from cantons.options import Flat
 from cantons.protocol import (
     Algorithm,
     Array,
     Average,
     Averages,
-    Data,
     Diagnostics,
-    Key,
     PersonalModel,
     Problem,
     PyTree,
@@ -44,7 +42,8 @@ class Tuning(NamedTuple):
     """How private parts come about.
 
     tuner: w ~ argmin_w f(theta, w): "gd", "sgd", "optimizer", "lbfgs", "newton" or "newton_cg"; "cg" or "exact" where
-        the loss is quadratic in w; or a table with its options. It also tunes clients for evaluations, and new ones.
+        the loss is quadratic in w; or a table with its options. It also tunes clients for evaluations, and new ones;
+        where its steps have a schedule over rounds, with the peak or first value of that.
     private_init: what tuning begins with: "random" draws it anew each time, as in the paper, whatever the run began
         with; "fixed" takes the one that the run began with, as the public code does; "last" is where the client's last
         round ended, which it keeps.
@@ -83,6 +82,7 @@ class Message(NamedTuple):
     start: PyTree
     step_size: Array | tuple[()] = ()  # this and the next one where clients take steps with both parts
     private_step_size: Array | tuple[()] = ()
+    round: Array | None = None  # for a tuner whose steps have a schedule
 
 
 class Upload(NamedTuple):
@@ -96,20 +96,21 @@ def ffgg(problem: Problem, population: int, *, step_size: StepSize = 0.1, delta_
 
     Algorithm 1 (FFGG).
 
-    step_size: gamma_theta, of the server: a number, or a schedule over rounds.
+    step_size: gamma_theta, of the server: a number, or a schedule over rounds; steps of another server optimizer than
+        "sgd" are multiplied by it.
     delta_batch_size: examples behind the gradient that is sent, drawn anew; with none, all of the client's.
     """
     schedule = as_schedule(step_size)
     last = Work(steps=1, batch_size=delta_batch_size)
 
     def client_update(key, message, client, data):
-        tuned = clients.tune(key, message, client, data)
+        tuned = clients.tune(key, message, client, data, message.round)
         gradient = last.fold(jax.random.fold_in(key, 1), data, lambda nothing, batch: jax.grad(problem.loss)(
             message.shared, tuned.private, batch), message.shared)
         return Upload(gradient), clients.keep(client, tuned, tuned.private)
 
     def server_update(key, server, average, central):
-        return clients.step(server, scale(schedule(server.round), average.value))
+        return clients.step(server, average.value, schedule(server.round))
 
     clients = clients_of(problem, tuning, serving)
     plain = serving.server_optimizer == "sgd" and delta_batch_size is None
@@ -134,7 +135,7 @@ def local_ffgg(problem: Problem, population: int, *, step_size: StepSize = 0.1,
     schedules, work = both_schedules(step_size, private_step_size), Work(steps=steps, batch_size=batch_size)
 
     def client_update(key, message, client, data):
-        tuned = clients.tune(key, message, client, data)
+        tuned = clients.tune(key, message, client, data, message.round)
 
         def step(parts, batch):
             shared, private = parts
@@ -157,14 +158,14 @@ def local_ffgg(problem: Problem, population: int, *, step_size: StepSize = 0.1,
 class Clients(NamedTuple):
     """What Algorithms 1 and 4 have in common."""
 
-    tune: Callable[[Key, Message, Client, Data], Tuned]
+    tune: Callable[..., Tuned]  # (key, message, client, data, round=None)
     keep: Callable[[Client, Tuned, PyTree], Client]
-    step: Callable[[Server, PyTree], Server]  # against the mean of what clients sent
+    step: Callable[..., Server]  # (server, the mean of what clients sent, length)
     build: Callable[..., Algorithm]
 
 
 def clients_of(problem: Problem, tuning: Tuning, serving: Serving) -> Clients:
-    tune, needs = tuner_of(problem, tuning.tuner)
+    (tune, needs), round_for = tuner_of(problem, tuning.tuner), round_of(tuning.tuner)
     optimizer = get_optimizer(serving.server_optimizer)(serving.server_step_size)
     kept = tuning.private_init == "last"
 
@@ -175,10 +176,10 @@ def clients_of(problem: Problem, tuning: Tuning, serving: Serving) -> Clients:
     def init_client(key, shared, private):
         return Client(private if kept else (), jnp.zeros((), jnp.int32))
 
-    def tune_client(key, message, client, data):
+    def tune_client(key, message, client, data, round=None):
         start = {"random": lambda: problem.init(jax.random.fold_in(key, 2))[1], "fixed": lambda: message.start,
                  "last": lambda: client.private}[tuning.private_init]()
-        return tune(jax.random.fold_in(key, 0), message.shared, start, data)
+        return tune(jax.random.fold_in(key, 0), message.shared, start, data, round)
 
     def keep(client, tuned, private):
         return Client(private if kept else (), client.diverged + tuned.diverged)
@@ -193,7 +194,7 @@ def clients_of(problem: Problem, tuning: Tuning, serving: Serving) -> Clients:
     def build(client_update: Any, server_update: Any, step_sizes: Callable[[Array], tuple]) -> Algorithm:
         return Algorithm(
             init_server, init_client, lambda key, server, central: Message(
-                server.shared, server.start, *step_sizes(server.round)),
+                server.shared, server.start, *step_sizes(server.round))._replace(round=round_for(server.round)),
             client_update, Averages(lambda upload: Average(upload.gradient, jnp.ones(())), mean().build()),
             server_update, model, needs=needs,
             diagnostics=Diagnostics(client=diagnose, remarks=name_diverged))
@@ -201,8 +202,12 @@ def clients_of(problem: Problem, tuning: Tuning, serving: Serving) -> Clients:
     return Clients(tune_client, keep, partial(step_server, optimizer), build)
 
 
-def step_server(optimizer: optax.GradientTransformation, server: Server, direction: PyTree) -> Server:
-    """The server after a step against a direction, the mean of what clients sent."""
+def step_server(optimizer: optax.GradientTransformation, server: Server, direction: PyTree,
+                length: Array | float = 1.0) -> Server:
+    """The server after a step against a direction, the mean of what clients sent.
+
+    The step is made longer or shorter, not the direction, which adaptive optimizers would scale back.
+    """
     moves, state = optimizer.update(direction, server.optimizer_state, server.shared)
-    return server._replace(shared=optax.apply_updates(server.shared, moves), optimizer_state=state,
+    return server._replace(shared=optax.apply_updates(server.shared, scale(length, moves)), optimizer_state=state,
                            round=server.round + 1)

@@ -17,9 +17,11 @@ import jax
 import jax.numpy as jnp
 
 from cantons.aggregate import mean_of_uploads
+from cantons.algorithm.parts.fitting import whole_model
 from cantons.algorithm.parts.schedule import StepSize, as_schedule, usual_step
 from cantons.algorithm.parts.training import Work, trainer
-from cantons.algorithm.parts.trees import norm, subtract
+from cantons.algorithm.parts.trees import choose, norm, subtract
+from cantons.algorithm.parts.tuning import name_diverged
 from cantons.errors import InputError
 from cantons.protocol import Algorithm, Array, Diagnostics, Needs, Problem, PyTree
 from cantons.ranges import Count, Fraction, NonNegative
@@ -66,7 +68,8 @@ def l2gd(problem: Problem, population: int, *, penalty: NonNegative = 0.1, commu
         raise InputError(f"penalty {penalty} with step_size {step_size} and communication {communication} throws "
                          "clients beyond the mean ever further; lower penalty or step_size, or raise communication.")
     step = trainer(problem.loss, Work(steps=1, batch_size=batch_size))
-    tune = trainer(problem.loss, Work(epochs=fit_epochs, batch_size=batch_size))
+    work = Work(epochs=fit_epochs, batch_size=batch_size)
+    tune = trainer(problem.loss, work)
 
     def init_server(key, shared, private):
         return Server(shared, jnp.zeros((), jnp.int32))
@@ -89,7 +92,8 @@ def l2gd(problem: Problem, population: int, *, penalty: NonNegative = 0.1, commu
             trained = step(jax.random.fold_in(key, number), *parts, data, message.step_size)
             return trained.shared, trained.private
 
-        start = near_mean(message, client.own), client.private
+        own = choose(client.visits == 0, message.shared, client.own)
+        start = near_mean(message, own), client.private
         own, private = jax.lax.fori_loop(0, message.local_steps, local_step, start)
         return own, Client(own, private, client.visits + 1)
 
@@ -99,11 +103,12 @@ def l2gd(problem: Problem, population: int, *, penalty: NonNegative = 0.1, commu
     def model(key, message, client, data):
         def first_time():
             tuned = tune(key, message.shared, client.private, data, usual_step(step_size))
-            return near_mean(message, tuned.shared), tuned.private
+            return tuned._replace(shared=near_mean(message, tuned.shared))
 
-        return jax.lax.cond(client.visits == 0, first_time, lambda: (client.own, client.private))
+        return whole_model(problem.loss, work, key, data, (message.shared, client.private), first_time,
+                           client.visits, (client.own, client.private))
 
     return Algorithm(init_server, init_client, broadcast, client_update, mean_of_uploads(), server_update, model,
                      needs=Needs(together="its server keeps the mean of the models that arrive together"),
                      diagnostics=Diagnostics(client=lambda message, client, model, data: {
-                         "drift": norm(subtract(client.own, message.shared))}))
+                         "drift": norm(subtract(client.own, message.shared))}, remarks=name_diverged))

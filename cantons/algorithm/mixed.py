@@ -19,8 +19,9 @@ from cantons.aggregate import divided, weighted_mean
 from cantons.algorithm.parts.centre import CentralWork, centre_of
 from cantons.algorithm.parts.compress import Compression, Compressor, compressor_of
 from cantons.algorithm.parts.dissimilarity import dissimilarity_probe
+from cantons.algorithm.parts.fitting import adopted, fitter
 from cantons.algorithm.parts.groups import by_group, for_each_group, mapped, refuse_groups, sum_of
-from cantons.algorithm.parts.schedule import as_schedule, usual_step
+from cantons.algorithm.parts.schedule import as_schedule
 from cantons.algorithm.parts.select_rows import Absent, Rows, map_tables, select_rows, tables_of
 from cantons.algorithm.parts.step_limit import ONE_WAY, PARALLEL, TWO_WAY, Bound, Stepping, step_advice
 from cantons.algorithm.parts.training import (
@@ -30,11 +31,11 @@ from cantons.algorithm.parts.training import (
     LocalWork,
     Optimizer,
     Work,
-    fitter,
     get_optimizer,
     trainer,
 )
 from cantons.algorithm.parts.trees import add, choose, norm, scale, subtract, zeros
+from cantons.algorithm.parts.tuning import name_diverged
 from cantons.errors import InputError
 from cantons.options import Flat
 from cantons.protocol import Algorithm, Array, Average, Averages, Diagnostics, Problem, PyTree, Sum
@@ -130,8 +131,9 @@ def parallel_training(problem: Problem, population: int, *, local: Flat[LocalWor
                                merge_state=merge_state, round=server.round + 1)
 
     whole = Algorithm(init_server, clients.init, clients.broadcast, clients.update, clients.averages, server_update,
-                      clients.model, needs=centre.needs, diagnostics=Diagnostics(probe=dissimilarity_probe(
-                          problem, local.batch_size, central.central_batch_size)),
+                      clients.model, adopt=adopted, needs=centre.needs, diagnostics=Diagnostics(
+                          remarks=name_diverged, probe=dissimilarity_probe(
+                              problem, local.batch_size, central.central_batch_size)),
                       advice=advice_of(PARALLEL, local, optimizer, serving, central, merging))
     return select_rows(by_group(whole, problem), problem, local.work, optimizer, selecting.rows)
 
@@ -174,8 +176,9 @@ def one_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
         return clients.complete(server, mean, lacking, followed)
 
     whole = Algorithm(init_server, clients.init, broadcast, clients.update, clients.averages, server_update,
-                      clients.model, needs=centre.needs, diagnostics=Diagnostics(probe=dissimilarity_probe(
-                          problem, local.batch_size, central_batch_size)),
+                      clients.model, adopt=adopted, needs=centre.needs, diagnostics=Diagnostics(
+                          remarks=name_diverged, probe=dissimilarity_probe(
+                              problem, local.batch_size, central_batch_size)),
                       advice=advice_of(ONE_WAY, local, optimizer, serving))
     return select_rows(whole, problem, local.work, optimizer, selecting.rows, Absent(clients.step_weight, complete))
 
@@ -257,10 +260,11 @@ def two_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
         return clients.complete(server, mean, lacking, followed), met
 
     whole = Algorithm(init_server, clients.init, broadcast, clients.update, Sum(lift, finish), server_update,
-                      clients.model, needs=centre.needs, diagnostics=Diagnostics(
+                      clients.model, adopt=adopted, needs=centre.needs, diagnostics=Diagnostics(
                           lambda server: {"central_gradient": norm(server.central_gradient),
                                           "federated_gradient": norm(server.federated_gradient)},
-                          probe=dissimilarity_probe(problem, local.batch_size, central.central_batch_size)),
+                          probe=dissimilarity_probe(problem, local.batch_size, central.central_batch_size),
+                          remarks=name_diverged),
                       advice=advice_of(TWO_WAY, local, optimizer, serving, central, merging))
     return select_rows(by_group(whole, problem), problem, local.work, optimizer, selecting.rows,
                        Absent(clients.step_weight, complete))
@@ -322,8 +326,7 @@ def clients_of(problem: Problem, local: LocalWork, optimizer: LocalOptimizer, se
     """Clients that train as FedAvg's do; `adjust(message)` changes their local directions."""
     schedule = as_schedule(local.step_size)
     train = trainer(problem.loss, local.work, optimizer, sum_gradients=raw)
-    fit = fitter(problem.loss, Work(serving.fit_epochs, batch_size=local.batch_size), usual_step(local.step_size),
-                 optimizer)
+    fit = fitter(problem.loss, Work(serving.fit_epochs, batch_size=local.batch_size), local.step_size, optimizer)
     per_step = serving.weighting == "per_step"
     server_optimizer = get_optimizer(serving.server_optimizer)(serving.server_step_size)
 
@@ -342,7 +345,7 @@ def clients_of(problem: Problem, local: LocalWork, optimizer: LocalOptimizer, se
                 Client(trained.private, client.visits + 1))
 
     def model(key, message, client, data):
-        return message.shared, fit(key, message.shared, client.private, data, client.visits)
+        return fit(key, message.shared, client.private, data, client.visits)
 
     def read(upload):
         if not per_step:

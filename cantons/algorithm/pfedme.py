@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from cantons.aggregate import mean
 from cantons.algorithm.parts.schedule import StepSize, as_schedule
 from cantons.algorithm.parts.trees import add, norm, norm_squared, scale, subtract
-from cantons.algorithm.parts.tuning import TunerTable, name_diverged, tuner_of
+from cantons.algorithm.parts.tuning import TunerTable, name_diverged, round_of, tuner_of
 from cantons.algorithm.parts.whole_model import advise_whole_model
 from cantons.protocol import Algorithm, Array, Average, Averages, Diagnostics, PersonalModel, Problem, PyTree
 from cantons.ranges import Count, Positive
@@ -36,6 +36,7 @@ class Client(NamedTuple):
 class Message(NamedTuple):
     shared: PyTree
     step_size: Array
+    round: Array | None  # for a tuner whose steps have a schedule
 
 
 class Upload(NamedTuple):
@@ -68,7 +69,7 @@ def pfedme(problem: Problem, population: int, *, penalty: Positive = 1.0, step_s
         shared, private = problem.init(key)
         return shared, (shared, private)
 
-    tune, needs = tuner_of(problem._replace(loss=near, init=init_parts), tuner)
+    (tune, needs), round_for = tuner_of(problem._replace(loss=near, init=init_parts), tuner), round_of(tuner)
 
     def init_server(key, shared, private):
         return Server(shared, jnp.zeros((), jnp.int32))
@@ -77,12 +78,13 @@ def pfedme(problem: Problem, population: int, *, penalty: Positive = 1.0, step_s
         return Client(private, jnp.zeros((), jnp.int32))
 
     def broadcast(key, server, central):
-        return Message(server.shared, schedule(server.round))
+        return Message(server.shared, schedule(server.round), round_for(server.round))
 
     def client_update(key, message, client, data):
         def step(number, carry):
             shared, private, diverged = carry
-            (own, private), failed = tune(jax.random.fold_in(key, number), shared, (shared, private), data)
+            (own, private), failed = tune(jax.random.fold_in(key, number), shared, (shared, private), data,
+                                          message.round)
             slope = scale(penalty, subtract(shared, own))  # of the Moreau envelope
             return subtract(shared, scale(message.step_size, slope)), private, diverged + failed
 

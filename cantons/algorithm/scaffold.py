@@ -13,9 +13,11 @@ import jax.numpy as jnp
 
 from cantons.aggregate import divided
 from cantons.algorithm.parts.averaging import Averaging
-from cantons.algorithm.parts.schedule import as_schedule, usual_step
-from cantons.algorithm.parts.training import LocalWork, Work, fitter, trainer
+from cantons.algorithm.parts.fitting import adopted, fitter
+from cantons.algorithm.parts.schedule import as_schedule
+from cantons.algorithm.parts.training import LocalWork, Work, trainer
 from cantons.algorithm.parts.trees import add, norm, scale, subtract, zeros
+from cantons.algorithm.parts.tuning import name_diverged
 from cantons.options import Flat
 from cantons.protocol import Algorithm, Array, Average, Diagnostics, Needs, Problem, PyTree, Sum
 from cantons.recipe import algorithm
@@ -64,7 +66,7 @@ def scaffold(problem: Problem, population: int, *, option: Literal["I", "II"] = 
     """
     schedule = as_schedule(local.step_size)
     train = trainer(problem.loss, local.work)
-    fit = fitter(problem.loss, Work(averaged.fit_epochs, batch_size=local.batch_size), usual_step(local.step_size))
+    fit = fitter(problem.loss, Work(averaged.fit_epochs, batch_size=local.batch_size), local.step_size)
     weighted = averaged.weighting == "examples"
 
     def init_server(key, shared, private):
@@ -106,11 +108,11 @@ def scaffold(problem: Problem, population: int, *, option: Literal["I", "II"] = 
         return Server(add(server.shared, moved), add(server.control, learned), server.round + 1)
 
     def model(key, message, client, data):
-        private = fit(key, message.shared, client.private, data, client.visits)
-        return message.shared, private
+        return fit(key, message.shared, client.private, data, client.visits)
 
     return Algorithm(init_server, init_client, broadcast, client_update, Sum(lift, finish), server_update, model,
-                     needs=Needs(counts_once=True), diagnostics=Diagnostics(
+                     adopt=adopted, needs=Needs(counts_once=True), diagnostics=Diagnostics(
                          server=lambda server: {"control_norm": norm(server.control)},
                          client=lambda message, client, model, data: {
-                             "control_drift": norm(subtract(client.own_control, message.control))}))
+                             "control_drift": norm(subtract(client.own_control, message.control))},
+                         remarks=name_diverged))

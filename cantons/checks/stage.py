@@ -95,6 +95,7 @@ def watched(problem: Problem, algorithm: Algorithm, data: Federation) -> Algorit
 
     return algorithm._replace(
         init_client=lambda key, *parts: Watched(algorithm.init_client(key, *parts), blank(message), blank(upload)),
+        adopt=lambda client: client._replace(state=algorithm.adopt(client.state)),
         receive=lambda message, receipt, client: client._replace(
             state=algorithm.receive(message, receipt, client.state)),
         request=lambda key, client, data: algorithm.request(key, client.state, data),

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from cantons.engine.batched import Batched
 from cantons.engine.devices import floats
 from cantons.engine.evaluate import is_shared_model
-from cantons.engine.init import keeps_private, seed_keys, starting_point
+from cantons.engine.init import keeps_private, seed_keys, starting_point, starting_shapes
 from cantons.engine.local import Local
 from cantons.engine.models import personal_models
 from cantons.engine.plain import Plain
@@ -21,4 +21,4 @@ ENGINES: dict[str, Callable[..., Engine]] = {engine.name: engine for engine in (
 # Studies use these and no other names: the rest is the engines' own business.
 __all__ = ["ENGINES", "Arrays", "Batched", "Local", "Plain", "Ray", "blank_snapshot", "floats", "is_shared_model",
            "keeps_private", "message_held", "personal_models", "real_options", "seed_keys", "shapes_that_travel",
-           "starting_point"]
+           "starting_point", "starting_shapes"]

@@ -22,16 +22,22 @@ def seed_keys(seed: int) -> tuple[Key, Key, Key]:
     return start, rounds, scores
 
 
+def starting_shapes(problem: Problem, key: Key, initial: Start | tuple[PyTree, PyTree] | None = None) -> Start:
+    """What a run begins with, as shapes, with all that is refused of it; to draw it would compile a program."""
+    shapes = jax.eval_shape(problem.init, key)
+    require(bytes_of(shapes), "the model")
+    if initial is not None:
+        _check_shapes(Start(*initial)[:2], shapes)
+    return Start(*shapes)
+
+
 def starting_point(problem: Problem, key: Key, initial: Start | tuple[PyTree, PyTree] | None = None) -> Start:
     """What a run begins with: the problem's own, or a copy of what is given."""
+    starting_shapes(problem, key, initial)
     if initial is None:
-        init = jax.jit(problem.init)
-        require(bytes_of(jax.eval_shape(init, key)), "the model")
-        return Start(*init(key))
-    initial = Start(*initial)
-    _check_shapes(initial[:2], jax.eval_shape(problem.init, key))
+        return Start(*jax.jit(problem.init)(key))
     # Copied, because a run donates its state to the next block and must not eat the caller's arrays.
-    return jax.tree.map(jnp.array, floats(jax.device_get(initial)))
+    return jax.tree.map(jnp.array, floats(jax.device_get(Start(*initial))))
 
 
 def bytes_of(tree: PyTree) -> int:
@@ -45,7 +51,8 @@ def initial_clients(algorithm: Algorithm, key: Key, parts: Start | tuple[PyTree,
     if privates is None:
         return jax.vmap(algorithm.init_client, in_axes=(0, None, None))(keyed(key, ids), shared, private)
     _check_rows(privates, private, len(ids))
-    return jax.vmap(algorithm.init_client, in_axes=(0, None, 0))(keyed(key, ids), shared, privates)
+    return jax.vmap(lambda key, private: algorithm.adopt(algorithm.init_client(key, shared, private)))(
+        keyed(key, ids), privates)
 
 
 def keeps_private(algorithm: Algorithm, parts: tuple[PyTree, PyTree]) -> bool:

@@ -42,6 +42,7 @@ from cantons.protocol.algorithm import (
     Receipt,
     Recipe,
     Theory,
+    as_begun,
     everything,
     keep,
     no_advice,
@@ -93,6 +94,6 @@ __all__ = [
     "GroupLoss", "Groups", "Job", "Key", "Message", "Needs", "Online", "Parts", "PersonalModel", "Plan",
     "Population", "Probe", "Problem", "Progress", "PyTree", "Receipt", "Recipe", "Report", "Residual", "Rule",
     "Scores", "Server", "Session", "SetMetric", "Snapshot", "Stack", "StackRule", "Start", "State", "Sum", "SumRule",
-    "TableRows", "Tables", "Theory", "Upload", "adds", "everything", "keep", "no_advice", "no_remarks", "no_request",
-    "nothing_noted", "stateless",
+    "TableRows", "Tables", "Theory", "Upload", "adds", "as_begun", "everything", "keep", "no_advice", "no_remarks",
+    "no_request", "nothing_noted", "stateless",
 ]

@@ -13,7 +13,7 @@ from cantons.attack import Byzantine
 from cantons.clock import rounds as rounds_clock
 from cantons.data import Centres, Federation, kinds_of, with_keys, with_validation
 from cantons.data.seeds import generator
-from cantons.engine import seed_keys, starting_point
+from cantons.engine import seed_keys, starting_point, starting_shapes
 from cantons.errors import InputError, amount, one_of
 from cantons.protocol import (
     Algorithm,
@@ -129,7 +129,7 @@ def resolve(problem: Problem, data: Federation, algorithm: Recipe, *, rounds: in
     check_engine(engine, run.parts)
     with jax.enable_x64(precision == "float64"):
         start = initial(parts) if callable(initial) else initial
-        check_start(algorithm.name, built, starting_point(problem, seed_keys(seed)[0], start))
+        check_start(algorithm.name, built, problem, seed, start)
     if start is not None:
         run.study["initial"] = checksum_of(start)
     return run._replace(start=start)
@@ -282,11 +282,13 @@ def choose_rule(name: str, algorithm: Algorithm, rule: Recipe) -> Algorithm:
     return algorithm._replace(aggregate=averages._replace(rule=rule.build()))
 
 
-def check_start(name: str, algorithm: Algorithm, start: Start | tuple[PyTree, PyTree]) -> None:
+def check_start(name: str, algorithm: Algorithm, problem: Problem, seed: int,
+                initial: Start | tuple[PyTree, PyTree] | None = None) -> None:
     """Refuse a split the algorithm cannot work with, or a start it cannot leave from."""
-    shared, private = start[:2]
+    key, _, _ = seed_keys(seed)
+    shared, private = starting_shapes(problem, key, initial)[:2]
     if algorithm.theory is not None:
-        algorithm.theory.check_start(jax.device_get(shared))
+        algorithm.theory.check_start(jax.device_get(starting_point(problem, key, initial).shared))
     if algorithm.needs.private and not jax.tree.leaves(private):
         raise InputError(f"{name} needs a private part and this problem has none; give the problem a split, such as "
                          "split = \"output\".")

@@ -15,7 +15,7 @@ import jax
 
 from cantons.data import Federation
 from cantons.data.seeds import generator
-from cantons.engine import Local, seed_keys, starting_point
+from cantons.engine import Local
 from cantons.errors import InputError
 from cantons.files import folder_name, make_folder, without_separators
 from cantons.protocol import Engine
@@ -110,8 +110,7 @@ def _begin_at(before: Trained, run: Resolved, callbacks: Callbacks) -> Resolved:
     parts = run.parts
     with jax.enable_x64(run.study["precision"] == "float64"):
         start = start_from(before, parts, run.data, Several(callbacks).noticed)
-        check_start(parts.recipe.name, parts.algorithm, starting_point(
-            parts.problem, seed_keys(parts.seed)[0], start))
+        check_start(parts.recipe.name, parts.algorithm, parts.problem, parts.seed, start)
     return run._replace(start=start)
 
 

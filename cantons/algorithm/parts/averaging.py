@@ -13,10 +13,12 @@ import jax.numpy as jnp
 import optax
 
 from cantons.aggregate import weighted_mean
-from cantons.algorithm.parts.schedule import as_schedule, usual_step
+from cantons.algorithm.parts.fitting import adopted, fitter
+from cantons.algorithm.parts.schedule import as_schedule
 from cantons.algorithm.parts.select_rows import ALL_ROWS, Rows, select_rows
-from cantons.algorithm.parts.training import Adjust, LocalOptimizer, LocalWork, Work, fitter, trainer
+from cantons.algorithm.parts.training import Adjust, LocalOptimizer, LocalWork, Work, trainer
 from cantons.algorithm.parts.trees import scale, subtract
+from cantons.algorithm.parts.tuning import name_diverged
 from cantons.protocol import Algorithm, Array, Average, Averages, Diagnostics, Problem, PyTree
 from cantons.ranges import Count, Positive
 
@@ -68,8 +70,7 @@ def averaging(
     """Build the algorithm; `adjust(anchor)` changes the local direction given the shared part received."""
     schedule = as_schedule(local.step_size)
     train = trainer(problem.loss, local.work, optimizer)
-    fit = fitter(problem.loss, Work(averaged.fit_epochs, batch_size=local.batch_size), usual_step(local.step_size),
-                 optimizer)
+    fit = fitter(problem.loss, Work(averaged.fit_epochs, batch_size=local.batch_size), local.step_size, optimizer)
 
     def init_server(key, shared, private):
         return Server(shared, server_optimizer.init(shared), jnp.zeros((), jnp.int32))
@@ -97,10 +98,9 @@ def averaging(
         return Server(optax.apply_updates(server.shared, moves), optimizer_state, server.round + 1)
 
     def model(key, message, client, data):
-        private = fit(key, message.shared, client.private, data, client.visits)
-        return message.shared, private
+        return fit(key, message.shared, client.private, data, client.visits)
 
     averages = Averages(lambda upload: Average(upload.change, upload.weight), weighted_mean().build())
-    whole = Algorithm(init_server, init_client, broadcast, client_update, averages, server_update, model,
-                      diagnostics=Diagnostics(client=diagnose))
+    whole = Algorithm(init_server, init_client, broadcast, client_update, averages, server_update, model, adopt=adopted,
+                      diagnostics=Diagnostics(client=diagnose, remarks=name_diverged))
     return select_rows(whole, problem, local.work, optimizer, selecting.rows)

@@ -163,10 +163,10 @@ def _tuned(loss: Loss, shared: PyTree, private: PyTree, data: Any) -> PyTree:
     """The best private part, for convex losses."""
     if not jax.tree.leaves(private):
         return private
-    return newton_cg(steps=10, cg_steps=SOLVE).build(loss)(jax.random.key(0), shared, private, data)
+    return newton_cg(steps=10, cg_steps=SOLVE).build(loss)(jax.random.key(0), shared, private, data, None)
 
 
-def ffgg_advice(step_size: StepSize | None, rate: float, tuning_step: float | None
+def ffgg_advice(step_size: StepSize | None, rate: float, tuning_step: StepSize | None
                 ) -> Callable[[Parts, tuple[PyTree, PyTree]], list[str]]:
     """Tell that steps are longer than the theorems allow, where losses are convex.
 
@@ -188,9 +188,10 @@ def ffgg_advice(step_size: StepSize | None, rate: float, tuning_step: float | No
                              "with L estimated at the start; the run goes on.")
         if tuning_step is not None and jax.tree.leaves(private):
             smooth = float(curvatures(_swapped(loss), train, asked(train), private, shared).max())
-            if tuning_step * smooth > 1:
-                fate = ", and beyond twice that it diverges" if tuning_step * smooth > 2 else ""
-                found.append(f"the tuner's step_size is {tuning_step:.3g}, and Theorem 6 wants 1/L_w = "
+            longest = float(usual_step(tuning_step))
+            if longest * smooth > 1:
+                fate = ", and beyond twice that it diverges" if longest * smooth > 2 else ""
+                found.append(f"the tuner's step_size is {longest:.3g}, and Theorem 6 wants 1/L_w = "
                              f"{1 / smooth:.3g} for gradient descent{fate}, with L_w estimated at the start; the run "
                              "goes on.")
         return found

@@ -178,20 +178,3 @@ def gradient_norm(loss: Loss, model: tuple[PyTree, PyTree], data: Data) -> Array
 
     total = data.fold(GRADIENT_BATCH, one_batch, zeros(shared))
     return norm(total) / jnp.maximum(jnp.asarray(data.size, float), 1)
-
-
-def fitter(loss: Loss, work: Work, step_size: Array | float,
-           optimizer: LocalOptimizer = PLAIN_STEPS) -> Callable[[Key, PyTree, PyTree, Data, Array], PyTree]:
-    """Build `fit(key, shared, private, data, visits)`: the private part a client predicts with.
-
-    A client that has acted keeps what it learned. A client that has never acted, because it is new or keeps
-    nothing, fits its private part to its own training data while the shared part stands still.
-    """
-
-    def fit(key: Key, shared: PyTree, private: PyTree, data: Data, visits: Array) -> PyTree:
-        if not jax.tree.leaves(private):
-            return private
-        train = trainer(lambda part, nothing, batch: loss(shared, part, batch), work, optimizer)
-        return jax.lax.cond(visits == 0, lambda: train(key, private, (), data, step_size).shared, lambda: private)
-
-    return fit

@@ -10,14 +10,18 @@ import jax.numpy as jnp
 import optimistix
 from jax.flatten_util import ravel_pytree
 
+from cantons.algorithm.parts.schedule import StepSize, as_schedule, usual_step
 from cantons.algorithm.parts.training import LocalOptimizer, Loss, Optimizer, Work, trainer
 from cantons.protocol import Array, Data, Key, PyTree
 from cantons.ranges import Count, NonNegative, Positive, Whole, checked
 from cantons.solve.conjugate_gradients import conjugate_gradients
 
+CG_STEPS = 10
 HALVINGS = 30  # of a Newton step that would raise the loss; after so many it is given up
 
-Solve = Callable[[Key, PyTree, PyTree, Data], PyTree]  # what a tuner does, before anybody asks whether it ended well
+# What a tuner does, before anybody asks whether it ended well: (key, shared, private, data, round) -> private. Outside
+# of rounds the round is None.
+Solve = Callable[[Key, PyTree, PyTree, Data, Array | None], PyTree]
 Objective = Callable[[Array], Array]  # a client's loss as a function of its private part, which is one vector
 
 
@@ -27,37 +31,40 @@ class Tuner(NamedTuple):
     build: Callable[[Loss], Solve]
     quadratic: bool = False  # the loss must be quadratic in the private part
     work: Work | None = None  # of one that takes steps of a given length, which may be too long
+    scheduled: bool = False  # it must know the round
 
 
 @checked
-def gd(steps: Whole = 10, step_size: Positive = 0.1) -> Tuner:
+def gd(steps: Whole = 10, step_size: StepSize = 0.1) -> Tuner:
     """Gradient descent on all examples: Algorithm 2 of the FFGG paper. No steps leave the private part as it is."""
-    return _by_steps(Work(epochs=steps, batch_size=None), LocalOptimizer(), step_size)
+    return by_steps(Work(epochs=steps, batch_size=None), LocalOptimizer(), step_size)
 
 
 @checked
-def sgd(epochs: Count = 1, batch_size: Count = 32, step_size: Positive = 0.1,
+def sgd(epochs: Count = 1, batch_size: Count = 32, step_size: StepSize = 0.1,
         clip_norm: Positive | None = None) -> Tuner:
     """Passes over a client's examples in batches."""
-    return _by_steps(Work(epochs=epochs, batch_size=batch_size), LocalOptimizer("sgd", clip_norm), step_size)
+    return by_steps(Work(epochs=epochs, batch_size=batch_size), LocalOptimizer("sgd", clip_norm), step_size)
 
 
 @checked
 def optimizer(optimizer: Optimizer = "adam", steps: Count = 10, batch_size: Count | None = 32,
-              step_size: Positive = 0.01, clip_norm: Positive | None = None) -> Tuner:
+              step_size: StepSize = 0.01, clip_norm: Positive | None = None) -> Tuner:
     """So many steps of any optimiser, on batches drawn at random or, with none, on all examples."""
-    return _by_steps(Work(steps=steps, batch_size=batch_size), LocalOptimizer(optimizer, clip_norm), step_size)
+    return by_steps(Work(steps=steps, batch_size=batch_size), LocalOptimizer(optimizer, clip_norm), step_size)
 
 
 @checked
-def cg(steps: Count = 10, tolerance: NonNegative = 0.0) -> Tuner:
-    """Conjugate gradients, for losses that are quadratic in the private part.
+def cg(steps: Count | None = None, tolerance: NonNegative = 0.0) -> Tuner:
+    """Conjugate gradients, for losses that are quadratic in the private part: so many steps, or to a tolerance.
 
-    With as many steps as the private part has numbers, and a tolerance of 0, the solution is exact: the nearest to the
-    start, if there are several.
+    Without a count there are 10 steps, and with a tolerance as many as it takes, at most one for each number of the
+    private part. With all of them, and a tolerance of 0, the solution is exact: the nearest to the start, if there are
+    several.
     """
     def solve(objective: Objective, start: Array) -> Array:
-        return start + conjugate_gradients(_curve(objective, start), jax.grad(objective)(start), steps, tolerance)
+        most = steps or (start.size if tolerance else CG_STEPS)
+        return start + conjugate_gradients(_curve(objective, start), jax.grad(objective)(start), most, tolerance)
 
     return Tuner(_on_all_examples(solve), quadratic=True)
 
@@ -113,21 +120,25 @@ TUNERS: dict[str, Callable[..., Tuner]] = {
     "optimizer": optimizer, "sgd": sgd}
 
 
-def _by_steps(work: Work, how: LocalOptimizer, step_size: float) -> Tuner:
+def by_steps(work: Work, how: LocalOptimizer, step_size: StepSize) -> Tuner:
+    """Steps of the private part alone; outside of rounds they have the peak, or the first value, of a schedule."""
+    scheduled = callable(step_size) or isinstance(step_size, dict)
+    schedule, usual = as_schedule(step_size), usual_step(step_size)
+
     def build(loss: Loss) -> Solve:
-        def solve(key, shared, private, data):
+        def solve(key, shared, private, data, round):
             train = trainer(lambda part, nothing, batch: loss(shared, part, batch), work, how)
-            return train(key, private, (), data, step_size).shared
+            return train(key, private, (), data, usual if round is None else schedule(round)).shared
 
         return solve
 
-    return Tuner(build, work=work)
+    return Tuner(build, work=work, scheduled=scheduled)
 
 
 def _on_all_examples(solve: Callable[[Objective, Array], Array]) -> Callable[[Loss], Solve]:
     """Solve for the private part as one vector, with the loss of all examples at once."""
     def build(loss: Loss) -> Solve:
-        def tune(key, shared, private, data):
+        def tune(key, shared, private, data, round):
             batch, (start, restore) = data.full(), ravel_pytree(private)
             return restore(solve(lambda vector: loss(shared, restore(vector), batch), start))
 

@@ -1,0 +1,99 @@
+"""Who has no private part of its own yet is fitted to predict; who has one keeps it; a fit that diverges is told."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import cantons as ct
+
+FAR = 1e5  # a step size with which every fit diverges
+LEAST = {"step_size": 1e-9}  # rounds that move next to nothing, so that what is fitted is all there is
+
+FITTED = {  # methods that fit clients before they predict, those who never acted or all; steps are far too long
+    "fedavg": lambda: ct.fedavg(step_size=FAR),
+    "fedalt": lambda: ct.fedalt(step_size=FAR),
+    "fedalt, nothing kept": lambda: ct.fedalt(**LEAST, private_step_size=FAR, state="none"),
+    "fedsim, nothing kept": lambda: ct.fedsim(**LEAST, private_step_size=FAR, state="none"),
+    "fedrep": lambda: ct.fedrep(step_size=FAR),
+    "fedper": lambda: ct.fedper(step_size=FAR),
+    "scaffold": lambda: ct.scaffold(step_size=FAR),
+    "fedres": lambda: ct.fedres_avg(step_size=FAR),
+    "alone": lambda: ct.independent(step_size=FAR),
+    "the private part alone": lambda: ct.independent(parts="private", step_size=FAR),
+    "ditto": lambda: ct.ditto(step_size=FAR),
+    "fedprox": lambda: ct.fedprox(step_size=FAR, predict_with="own", mu=0.0),
+    "l2gd": lambda: ct.l2gd(step_size=FAR, penalty=0.0),
+    "finetune": lambda: ct.fedavg_finetune(**LEAST, tune_step_size=FAR),
+}
+
+
+WHOLE = ("alone", "ditto", "fedprox", "l2gd", "finetune")  # methods whose clients predict with a whole model
+
+
+@pytest.fixture(scope="module")
+def rows():
+    random = np.random.default_rng(3)
+    rows = {f"c{number}": random.normal(size=(20 + number, 3)) for number in range(6)}
+    return ct.from_clients({name: (x, x @ [1.0, 2.0, 0.5]) for name, x in rows.items()}, test=0)
+
+
+def residual(data):
+    return ct.residual(data, shared_features=[0, 1], private_features=[2], shared_model=ct.linear(bias=False),
+                       private_model=ct.linear(bias=False))
+
+
+def shared_of(result):
+    return jax.tree.leaves(result.model.state.server.shared)[0]
+
+
+class Heard(ct.Callback):
+    def __init__(self):
+        self.sentences = []
+
+    def noticed(self, sentence):
+        self.sentences.append(sentence)
+
+
+@pytest.mark.parametrize("name", FITTED)
+def test_a_fit_that_diverges_leaves_a_client_where_it_began_and_is_counted_and_named(rows, name):
+    """One client acts, and all others are as a new client is."""
+    heard = Heard()
+    problem = ct.regression(rows, ct.linear()) if name in WHOLE else residual(rows)
+    result = ct.run(problem, rows, FITTED[name](), rounds=1, cohort=1, callbacks=[heard])
+    counted = result.clients["clients.diverged_tunings"]
+    assert (counted > 0).sum() >= len(counted) - 1
+    assert np.isfinite(result.clients["train.personal.loss"][counted > 0]).all()
+    assert any("diverged and fell back" in sentence for sentence in heard.sentences)
+
+
+def test_private_parts_from_an_earlier_run_are_what_clients_predict_with(rows):
+    """Nobody is fitted again: the first row of a run is the last one of the run that it goes on from."""
+    problem = residual(rows)
+    for recipe in (ct.fedavg(step_size=0.05), ct.fedalt(step_size=0.05), ct.fedper(step_size=0.05),
+                   ct.fedrep(step_size=0.05), ct.scaffold(step_size=0.05), ct.fedres_avg(step_size=0.05),
+                   ct.independent(step_size=0.05, parts="private")):
+        first = ct.run(problem, rows, recipe, rounds=2, cohort=3)
+        again = ct.run(problem, rows, recipe, rounds=1, cohort=1, initial=first)
+        np.testing.assert_allclose(again.history[0]["train.personal.loss.mean"],
+                                   first.final["train.personal.loss.mean"], rtol=1e-5, err_msg=recipe.name)
+
+
+def test_a_client_of_l2gd_that_never_acted_begins_at_the_mean():
+    """400 clients alike, of which four act in a round: the mean must not be drawn back to where all began."""
+    data = ct.from_clients({f"c{number}": (np.ones((1, 1)), np.ones(1)) for number in range(400)}, test=0)
+    problem = ct.regression(data, ct.linear(bias=False))
+    begun = jax.tree.map(jnp.zeros_like, problem.init(jax.random.key(0)))
+    result = ct.run(problem, data, ct.l2gd(step_size=0.1, penalty=0.1), rounds=60, cohort=4, initial=begun)
+    assert np.squeeze(shared_of(result)) > 0.9
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_the_servers_step_size_scales_its_steps_whatever_its_optimizer(rows, optimizer):
+    """The first step of Adam is as long as its step size, however long the gradient."""
+    problem = residual(rows)
+    begun = ct.run(problem, rows, ct.ffgg(step_size=1e-12), rounds=1)
+    short, long = (np.asarray(shared_of(ct.run(problem, rows, ct.ffgg(
+        step_size=size, server_optimizer=optimizer, server_step_size=0.01), rounds=1)) - shared_of(begun))
+        for size in (0.5, 1.0))
+    np.testing.assert_allclose(long, 2 * short, rtol=1e-3)
