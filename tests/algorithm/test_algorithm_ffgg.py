@@ -2,11 +2,15 @@
 
 import jax
 import numpy as np
+import optax
 import pytest
 
 import cantons as ct
+from cantons.engine.stepper import shapes_that_travel
+from cantons.metrics.traffic import nbytes
 
 pytestmark = pytest.mark.usefixtures("float64")
+KEY = jax.random.key(0)
 SHARED, PRIVATE = [0, 1, 2], [1, 2]
 THETA, W = np.array([1.0, -2.0, 0.5]), np.array([0.3, -0.4])
 GAMMA, GAMMA_W = 0.05, 0.1
@@ -109,9 +113,11 @@ def test_with_one_local_step_local_ffgg_is_ffgg(play):
     same(theta(play(ct.local_ffgg(**one, tuner=gd(3)))), theta(play(ct.ffgg(step_size=GAMMA, tuner=gd(4)))))
 
 
-def test_with_nothing_private_ffgg_is_gradient_descent(played, least_squares, numbers, quadratics):
+@pytest.mark.parametrize("devices", [1, 2])
+def test_with_nothing_private_ffgg_is_gradient_descent(played, least_squares, numbers, quadratics, devices):
     start = {"layer0": {"weight": THETA[:, None]}}, {"layer0": {"weight": None}}
-    found = played(least_squares, numbers, ct.ffgg(step_size=GAMMA), 3, initial=start)
+    found = played(least_squares, numbers, ct.ffgg(step_size=GAMMA), 3, initial=start,
+                   engine=ct.Local(devices=devices))
     at = THETA
     for _ in range(3):
         at = at - GAMMA * quadratics.gradients(at).mean(0)
@@ -141,6 +147,19 @@ def test_a_warm_start_is_where_the_client_s_last_round_ended(play, clients):
     tuned = play(ct.ffgg(step_size=GAMMA, tuner=gd(2), private_init="last"))
     same(theta(local), theta(tuned))
     same(local.clients.private["layer0"]["weight"], tuned.clients.private["layer0"]["weight"])
+
+
+@pytest.mark.parametrize("build", [ct.ffgg, ct.local_ffgg])
+def test_an_evaluation_goes_on_from_the_private_part_that_the_client_has_kept(problem, numbers, clients, build):
+    """One more step of tuning from there, at the new shared part."""
+    result = ct.run(problem, numbers, build(step_size=GAMMA, tuner=gd(1), private_init="last"), rounds=2, initial=START,
+                    precision="float64")
+    at, losses = theta(result.model.state), []
+    own = np.asarray(result.model.state.clients.private["layer0"]["weight"])[..., 0]
+    for (A, B, y), w in zip(clients, own, strict=True):
+        w = w - GAMMA_W * 2 / len(y) * B.T @ (A @ at + B @ w - y)
+        losses.append(((A @ at + B @ w - y) ** 2).mean())
+    same(result.clients["train.personal.loss"], losses, 1e-10)
 
 
 @pytest.mark.parametrize("how", ["fixed", "random"])
@@ -228,6 +247,25 @@ def test_delta_may_be_of_a_fresh_batch(play):
     assert (some != whole).all()
 
 
+ONE_ROW = {"name": "optimizer", "optimizer": "sgd", "steps": 1, "batch_size": 1, "step_size": 0.5}
+
+
+@pytest.mark.parametrize("recipe", [
+    ct.ffgg(tuner=ONE_ROW, delta_batch_size=1), ct.local_ffgg(tuner=ONE_ROW, private_step_size=0.1, batch_size=1),
+    ct.fedalt(private_step_size=0.5, batch_size=1)], ids=lambda recipe: recipe.name)
+def test_the_batch_of_the_shared_part_s_step_is_not_the_one_that_the_private_part_has_seen(recipe):
+    """Tuning fits one of four rows exactly: the gradient is 0 where the next batch is that row, once in four times."""
+    data = ct.from_clients({"c": (np.ones((4, 1)), np.arange(4.0))}, test=0)
+    model = ct.linear(bias=False)
+    problem = ct.residual(data, shared_features=[0], private_features=[0], shared_model=model, private_model=model)
+    algorithm, parts = recipe.build(problem, 1), jax.tree.map(lambda leaf: leaf * 0, problem.init(KEY))
+    message = algorithm.broadcast(KEY, algorithm.init_server(KEY, *parts), None)
+    client, rows = algorithm.init_client(KEY, *parts), data.train.client(0)
+    sent = jax.jit(jax.vmap(lambda key: algorithm.client_update(key, message, client, rows)[0][0]))(
+        jax.random.split(KEY, 400))
+    assert 0.15 < (np.abs(sent["layer0"]["weight"]) < 1e-12).mean() < 0.35
+
+
 @pytest.mark.parametrize("build", [ct.ffgg, ct.local_ffgg])
 def test_a_server_with_adam_first_steps_along_signs(play, build):
     found = play(build(step_size=GAMMA, tuner=gd(2), server_optimizer="adam", server_step_size=0.01), 1)
@@ -238,6 +276,12 @@ def test_uploads_are_the_shared_part_and_nothing_else(problem, numbers):
     sizes = {name: ct.run(problem, numbers, build(tuner=gd(1)), rounds=1).summary["up_bytes_per_upload"]
              for name, build in (("ffgg", ct.ffgg), ("local_ffgg", ct.local_ffgg))}
     assert sizes == {"ffgg": 4 * len(SHARED), "local_ffgg": 4 * len(SHARED)}
+
+
+@pytest.mark.parametrize("build", [ct.fedalt, ct.fedsim, ct.fedrep, ct.fedper])
+def test_uploads_of_the_others_are_the_shared_part_and_a_weight(problem, numbers, build):
+    upload = shapes_that_travel(problem, build().build(problem, numbers.population), numbers.train)[1]
+    assert nbytes(upload) == 8 * (len(SHARED) + 1)
 
 
 @pytest.mark.parametrize(("tuner", "sentence"), [
@@ -258,18 +302,18 @@ def rounds_of(clients, turn, kept, weights=None, rounds=3):
     return at, own
 
 
-def alternate(A, B, y, theta, w, private_steps=2, steps=3):
+def alternate(A, B, y, theta, w, private_steps=2, steps=3, rates=(GAMMA, GAMMA_W)):
     for _ in range(private_steps):
-        w = w - GAMMA_W * 2 / len(y) * B.T @ (A @ theta + B @ w - y)
+        w = w - rates[1] * 2 / len(y) * B.T @ (A @ theta + B @ w - y)
     for _ in range(steps):
-        theta = theta - GAMMA * 2 / len(y) * A.T @ (A @ theta + B @ w - y)
+        theta = theta - rates[0] * 2 / len(y) * A.T @ (A @ theta + B @ w - y)
     return theta, w
 
 
-def together(A, B, y, theta, w, steps=3):
+def together(A, B, y, theta, w, steps=3, rates=(GAMMA, GAMMA_W)):
     for _ in range(steps):
         residual = 2 / len(y) * (A @ theta + B @ w - y)
-        theta, w = theta - GAMMA * A.T @ residual, w - GAMMA_W * B.T @ residual
+        theta, w = theta - rates[0] * A.T @ residual, w - rates[1] * B.T @ residual
     return theta, w
 
 
@@ -325,3 +369,54 @@ def test_fedsim_with_one_step_is_gradient_descent_on_both_parts(play, clients):
     found = play(ct.fedsim(steps=1, **RATES))
     same(theta(found), at)
     same(np.asarray(found.clients.private["layer0"]["weight"])[..., 0], own)
+
+
+# All four, in rounds that differ from each other
+
+
+def tuned(A, B, y, theta, w, rates=(GAMMA, GAMMA_W)):
+    return alternate(A, B, y, theta, descended(A, B, y, theta, 4), 0, 1, rates)
+
+
+def tuned_locally(A, B, y, theta, w, rates=(GAMMA, GAMMA_W)):
+    w = descended(A, B, y, theta, 4)
+    for _ in range(2):
+        theta, w = alternate(A, B, y, theta, w, 1, 1, rates)
+    return theta, w
+
+
+ALL = {"ffgg": (ct.ffgg(step_size=GAMMA, tuner=gd(4)), tuned),
+       "local_ffgg": (ct.local_ffgg(step_size=GAMMA, private_step_size=GAMMA_W, steps=2, tuner=gd(4)), tuned_locally),
+       **METHODS}
+SCHEDULES = {"step_size": ({"name": "step_decay", "start": GAMMA, "factor": 0.5, "every": 1}, (0.5, 1.0)),
+             "private_step_size": ({"name": "step_decay", "start": GAMMA_W, "factor": 2.0, "every": 1}, (1.0, 2.0))}
+
+
+def replayed(clients, turn, rates=(1.0, 1.0), optimizer=None):
+    """Three rounds whose step sizes are multiplied by `rates` from one to the next; the server's is optax's."""
+    optimizer = optimizer or optax.sgd(1.0)
+    at, own, state = THETA, [W] * len(clients), optimizer.init(THETA)
+    for number in range(3):
+        now = GAMMA * rates[0]**number, GAMMA_W * rates[1]**number
+        ends, own = zip(*(turn(*rows, at, w, rates=now) for rows, w in zip(clients, own, strict=True)), strict=True)
+        move, state = optimizer.update(at - np.mean(ends, axis=0), state)
+        at = at + np.asarray(move)
+    return at
+
+
+@pytest.mark.parametrize(("name", "option"), [
+    (name, option) for name in ALL for option in SCHEDULES if (name, option) != ("ffgg", "private_step_size")])
+def test_every_round_has_the_step_size_of_its_schedule(played, problem, numbers, clients, name, option):
+    (recipe, turn), (schedule, rates) = ALL[name], SCHEDULES[option]
+    found = played(problem, numbers, recipe.again(**{**recipe.options, option: schedule}), 3, initial=START)
+    same(theta(found), replayed(clients, turn, rates))
+    assert np.abs(theta(found) - replayed(clients, turn)).max() > 1e-3
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_server_s_adam_sees_the_mean_change_as_a_gradient(played, problem, numbers, clients, name):
+    """And remembers those of the rounds before."""
+    recipe, turn = ALL[name]
+    found = played(problem, numbers, recipe.again(**{**recipe.options, "server_optimizer": "adam",
+                                                     "server_step_size": 0.05}), 3, initial=START)
+    same(theta(found), replayed(clients, turn, optimizer=optax.adam(0.05)))

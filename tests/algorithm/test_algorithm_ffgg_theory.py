@@ -79,6 +79,17 @@ def test_theorem_1_holds_on_every_path(path, given, rows):
     assert distances[-1] < 0.5 * distances[0]
 
 
+def test_at_the_shared_solution_a_run_reports_that_every_client_has_a_gradient_of_zero(given, rows, engine):
+    """F_m(theta*) = 0 for all m, whatever private parts the clients need, so the solution stays where it is."""
+    start = {"layer0": {"weight": SOLUTION[:, None]}}, initial()[1]
+    result = ct.run(*given, ct.ffgg(step_size=0.1, tuner="exact"), rounds=2, evaluate_every=2, precision="float64",
+                    engine=engine, initial=start)
+    assert len(result.clients["clients.gradient_norm"]) == len(rows)
+    np.testing.assert_allclose(result.clients["clients.gradient_norm"], 0, atol=1e-12)
+    np.testing.assert_allclose(result.model.state.server.shared["layer0"]["weight"][:, 0], SOLUTION, atol=1e-12)
+    assert np.linalg.norm(forces(rows, START), axis=1).min() > 0.1  # elsewhere they have not
+
+
 @pytest.mark.parametrize("tuner", ["exact", "gd"])
 def test_theorems_1_and_6_bound_the_smallest_force(path, given, rows, tuner):
     problem, data = given

@@ -42,11 +42,17 @@ def test_a_round_is_the_run_of_heads_and_the_run_of_tails_it_stands_for(
     assert max(pulls for pulls, _ in draws) > 1 and max(steps for _, steps in draws) > 1  # else nothing was shown
 
 
-def test_without_a_penalty_every_client_descends_alone(plain_loop, least_squares, numbers, quadratics):
-    loop, steps = begun(plain_loop(least_squares, numbers, ct.l2gd(penalty=0.0, step_size=0.05))), 0
+def test_without_a_penalty_every_client_descends_alone(plain_loop, played, least_squares, numbers, quadratics):
+    """As told by the loop's coin, and on two devices, where the same coin is thrown."""
+    recipe = ct.l2gd(penalty=0.0, step_size=0.05)
+    loop, steps = begun(plain_loop(least_squares, numbers, recipe)), 0
     for _ in range(5):
         steps += int(loop.play(1).message.local_steps)
-    np.testing.assert_allclose(own_models(loop), quadratics.descended(START, 0.05, steps), atol=1e-12)
+    alone = quadratics.descended(START, 0.05, steps)
+    np.testing.assert_allclose(own_models(loop), alone, atol=1e-12)
+    state = played(least_squares, numbers, recipe, 5, engine=ct.Local(devices=2),
+                   initial=({"layer0": {"weight": START[:, None]}}, {"layer0": {"weight": None}}))
+    np.testing.assert_allclose(state.clients.own["layer0"]["weight"][..., 0], alone, atol=1e-12)
 
 
 def test_when_a_pull_is_the_whole_way_all_agree_after_a_communication(plain_loop, least_squares, numbers, quadratics):

@@ -32,13 +32,19 @@ def control(loop):
 
 @pytest.mark.parametrize("option", ["I", "II"])
 def test_with_one_step_and_everybody_there_it_is_gradient_descent(
-        option, plain_loop, least_squares, numbers, quadratics):
+        option, plain_loop, played, least_squares, numbers, quadratics):
     recipe = ct.scaffold(option=option, step_size=0.1, steps=1, batch_size=None)
     loop = begun(plain_loop(least_squares, numbers, recipe)).play(5)
-    np.testing.assert_allclose(loop.weight, quadratics.mean().descended(START, 0.1, 5)[0], atol=1e-12)
+    end = quadratics.mean().descended(START, 0.1, 5)[0]
+    np.testing.assert_allclose(loop.weight, end, atol=1e-12)
     # And each client's control is its gradient at the model before the last step.
     before = quadratics.mean().descended(START, 0.1, 4)[0]
     np.testing.assert_allclose(controls(loop), quadratics.gradients(before), atol=1e-12)
+    # On two devices too.
+    state = played(least_squares, numbers, recipe, 5, engine=ct.Local(devices=2), initial=initial(START))
+    np.testing.assert_allclose(state.server.shared["layer0"]["weight"][:, 0], end, atol=1e-12)
+    np.testing.assert_allclose(state.clients.own_control["layer0"]["weight"][..., 0], quadratics.gradients(before),
+                               atol=1e-12)
 
 
 @pytest.mark.parametrize("weighting", ["uniform", "examples"])

@@ -87,6 +87,33 @@ def test_on_a_convex_loss_that_is_not_quadratic_they_end_where_its_gradient_is_z
         assert max(abs(leaf).max() for leaf in jax.tree.leaves(gradient)) < 1e-7
 
 
+def test_a_loose_tolerance_ends_lbfgs_near_the_best_point_and_none_at_it(numbers):
+    """The same loss with ever looser tolerances: the minimum, 0, is missed by more and more."""
+    def loss(shared, private, batch):
+        return jnp.cosh(private["a"] * jnp.array([1.0, 4.0])).sum() + jnp.cosh(2 * private["b"]).sum()
+
+    problem, data = Loss(loss), numbers.train.client(0)
+
+    def ends(tolerance):
+        tune, _ = tuner_of(problem, {"name": "lbfgs", "steps": 80, "tolerance": tolerance})
+        return tune(KEY, *problem.init(KEY), data).private
+
+    missed = np.linalg.norm(flat(jax.jit(jax.vmap(ends))(jnp.array([0.0, 1e-2, 10.0]))), axis=1)
+    assert missed[0] < 1e-7 < 1e-5 < missed[1] < 0.1 < missed[2]
+
+
+def test_the_linear_systems_of_newton_cg_get_the_steps_that_it_is_given(numbers, own_rows):
+    """One Newton step on a quadratic: with one step of conjugate gradients the steepest descent, with three exact."""
+    nothing, start = {"layer0": {"weight": None}}, {"layer0": {"weight": jnp.ones((3, 1))}}
+    one, three = (flat(tuned(linear(numbers), {"name": "newton_cg", "steps": 1, "cg_steps": steps}, start, numbers,
+                             nothing).private) for steps in (1, 3))
+    for number, (x, y) in enumerate(own_rows(numbers)[:3]):
+        gradient, hessian = x.T @ (x @ np.ones(3) - y), x.T @ x
+        steepest = 1 - gradient * (gradient @ gradient) / (gradient @ hessian @ gradient)
+        np.testing.assert_allclose(one[number], steepest, atol=1e-10)
+        np.testing.assert_allclose(three[number], np.linalg.solve(hessian, x.T @ y), atol=1e-8)
+
+
 def bent(private, far):
     """Rosenbrock's valley, whose Hessian is not always positive, and some more numbers; the minimum is 0."""
     (x, y), rest = private["a"] - far, private["b"]
@@ -200,6 +227,18 @@ def test_no_steps_leave_the_private_part_as_it_is(singular):
     start = {"layer0": {"weight": jnp.arange(5.0)[:, None]}}
     found = tuned(linear(singular), {"name": "gd", "steps": 0}, start, singular, {"layer0": {"weight": None}})
     assert (flat(found.private) == np.arange(5.0)).all() and not found.diverged.any()
+
+
+@pytest.mark.parametrize("options", [
+    {"name": "sgd", "epochs": 2}, {"name": "optimizer", "optimizer": "sgd", "steps": 2}], ids=["sgd", "optimizer"])
+@pytest.mark.parametrize(("clip_norm", "length"), [(0.5, 0.5), (20.0, 5.0), (None, 5.0)])
+def test_no_step_of_a_tuner_is_longer_than_the_clip_norm_lets_it(singular, options, clip_norm, length):
+    """Two steps down a slope of 3 and 4, whose gradient has length 5 everywhere."""
+    problem = Loss(lambda shared, private, batch: private["a"] @ jnp.array([3.0, 4.0]))
+    found = tuned(problem, {**options, "step_size": 0.1, "clip_norm": clip_norm}, problem.init(KEY)[1], singular)
+    for end in found.private["a"]:
+        np.testing.assert_allclose(end, 1 - 2 * 0.1 * length * np.array([0.6, 0.8]), atol=1e-12)
+    np.testing.assert_array_equal(found.private["b"], 0.5)
 
 
 @pytest.mark.parametrize("options", [

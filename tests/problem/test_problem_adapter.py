@@ -104,6 +104,24 @@ def test_adapters_begin_as_the_shared_model_and_then_add_a_product_of_their_rank
                                rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["cnn", "resnet18", "gru", "transformer"])
+def test_a_model_with_adapters_predicts_as_the_model_with_the_sums(name, float64):
+    """Kernels of convolutions and the matrices of attention too; adapters of zeros leave the weights as they are."""
+    (data, model), random = MODELS[name], np.random.default_rng(1)
+    problem = ct.classification(data, model, split={"name": "adapter", "rank": 2, "scale": 0.5})
+    shared, adapters = jax.tree.map(lambda leaf: random.normal(size=leaf.shape) / 2, jax.eval_shape(problem.init, KEY))
+    assert any(leaf.ndim > 2 for leaf in jax.tree.leaves(shared)) == (name in ("cnn", "resnet18"))
+    leaves, structure = jax.tree.flatten(shared)
+    sums = jax.tree.unflatten(structure, [
+        leaf + 0.5 * np.reshape(adapters[path]["A"] @ adapters[path]["B"], leaf.shape) if path in adapters else leaf
+        for path, leaf in zip(paths(shared), leaves, strict=True)])
+    predict, zeros = jax.jit(problem.predict), jax.tree.map(np.zeros_like, adapters)
+    found, expected, without = (predict(*parts, data.train.inputs[:3]) for parts in (
+        (shared, adapters), (sums, zeros), (shared, zeros)))
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9 * np.abs(expected).max())
+    assert np.abs(found - without).max() > 0.1 * np.abs(expected).max()
+
+
 def test_adapters_differ_from_layer_to_layer_and_from_the_weights():
     problem = ct.classification(IMAGES, ct.mlp(hidden=[64, 64]), split={"name": "adapter", "rank": 64})
     shared, private = problem.init(KEY)

@@ -65,6 +65,21 @@ def test_resnet_drops_what_enters_its_last_layer():
     assert drawn == [1, 0]
 
 
+def test_a_transformer_drops_what_each_half_of_a_block_adds():
+    """All that the network knows is one half's bias: answers depend on the draw where that is dropped."""
+    model, random = ct.transformer(6, width=8, blocks=2, heads=2, dropout=0.5)((4,), 3), np.random.default_rng(1)
+    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape), jax.eval_shape(model.init, KEY))
+    nothing["norm"]["scale"] = jnp.ones(8)
+    nothing["output"]["weight"] = jnp.asarray(random.normal(size=(8, 3)), jnp.float32)
+    answer, tokens = jax.jit(model.train), np.zeros((1, 4), np.int32)
+    for block in ("block0", "block1"):
+        for half, last in (("attention", "output"), ("dense", "outer")):
+            params = jax.tree.map(lambda leaf: leaf, nothing)
+            params[block][half][last]["bias"] = jnp.asarray(random.normal(size=8), jnp.float32)
+            one, other = (answer(params, tokens, key) for key in (KEY, jax.random.key(1)))
+            assert np.abs(one - other).max() > 0.1 and np.ptp(one, axis=1).max() > 0.1  # each place draws for itself
+
+
 def draws(train):
     """A problem whose gradient is what it drew: a client's private number tells the sum of its draws."""
     return ct.from_functions(lambda key: {"own": jnp.zeros(1), "all": jnp.zeros(1)},
