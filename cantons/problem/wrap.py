@@ -86,6 +86,7 @@ def from_flax(module: Any, example_inputs: PyTree, *, loss: str | PerExample = "
     have a `scale`, as those that normalise do in Flax.
     """
     linen = optional_import("flax.linen", "flax", user="from_flax")
+    no_key = optional_import("flax.errors", "flax", user="from_flax").InvalidRngError
     if not isinstance(module, linen.Module):
         raise InputError(f"from_flax got a {type(module).__name__}; give a flax.linen module, "
                          "or use from_functions.")
@@ -105,6 +106,12 @@ def from_flax(module: Any, example_inputs: PyTree, *, loss: str | PerExample = "
     def train(params, inputs, key):
         return module.apply({"params": params}, inputs, **asked, rngs={"dropout": key})
 
+    try:  # to initialise, Flax has a key for everything; so what draws without being asked shows only here
+        jax.eval_shape(apply, variables["params"], example_inputs)
+    except no_key as error:
+        raise InputError("the Flax module draws at random when it predicts too, as Dropout(deterministic=False) does; "
+                         "let it be called with an argument `deterministic` or `train`, and give that to the "
+                         "layer.") from error
     layers = [path.removesuffix("/scale") for path in paths(variables["params"]) if path.endswith("/scale")]
     norms = tuple(f"{escape(layer)}/*" for layer in layers)
     return problem_of(Model(init, apply, norm_layers=norms, train=train if asked else None), loss, split)
