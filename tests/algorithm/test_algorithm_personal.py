@@ -49,7 +49,7 @@ def test_fedper_is_fedsim_with_equal_rates_that_counts_examples(played, parted, 
     same((per.server.shared, per.clients.private), (sim.server.shared, sim.clients.private))
 
 
-def test_fedper_tells_the_shared_part_s_gradient_where_a_client_predicts_and_what_was_clipped(parted, numbers, own_rows):
+def test_fedper_tells_the_shared_part_s_gradient_where_clients_predict_and_what_was_clipped(parted, numbers, own_rows):
     recipe = ct.fedper(step_size=ETA, epochs=1, batch_size=None, clip_norm=1e-3)
     result = ct.run(parted, numbers, recipe, rounds=1, initial=BOTH, precision="float64")
     theta, clients = weight(result.model.state.server.shared), weight(result.model.state.clients.private)
