@@ -10,7 +10,7 @@ from __future__ import annotations
 import optax
 
 from cantons.algorithm.parts.averaging import Averaging, averaging
-from cantons.algorithm.parts.training import LocalOptimizer, LocalWork
+from cantons.algorithm.parts.training import LocalOptimizer, LocalWork, gradient_norm
 from cantons.options import Flat
 from cantons.protocol import Algorithm, Needs, Problem
 from cantons.recipe import algorithm
@@ -21,4 +21,9 @@ def fedper(problem: Problem, population: int, *, local: Flat[LocalWork], optimiz
            averaged: Flat[Averaging]) -> Algorithm:
     """Some epochs of both parts together; the shared parts are averaged, and the private ones kept."""
     base = averaging(problem, local, optimizer, averaged, optax.sgd(averaged.server_step_size))
-    return base._replace(needs=Needs(private=True))
+    told = base.diagnostics
+
+    def diagnose(message, client, model, data):
+        return {**told.client(message, client, model, data), "gradient_norm": gradient_norm(problem.loss, model, data)}
+
+    return base._replace(needs=Needs(private=True), diagnostics=told._replace(client=diagnose))

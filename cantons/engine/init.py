@@ -27,17 +27,19 @@ def starting_shapes(problem: Problem, key: Key, initial: Start | tuple[PyTree, P
     shapes = jax.eval_shape(problem.init, key)
     require(bytes_of(shapes), "the model")
     if initial is not None:
-        _check_shapes(Start(*initial)[:2], shapes)
+        _as_wanted(Start(*initial)[:2], shapes)
     return Start(*shapes)
 
 
 def starting_point(problem: Problem, key: Key, initial: Start | tuple[PyTree, PyTree] | None = None) -> Start:
     """What a run begins with: the problem's own, or a copy of what is given."""
-    starting_shapes(problem, key, initial)
+    shapes = starting_shapes(problem, key)
     if initial is None:
         return Start(*jax.jit(problem.init)(key))
+    initial = Start(*initial)
+    shared, private = _as_wanted(initial[:2], shapes[:2])
     # Copied, because a run donates its state to the next block and must not eat the caller's arrays.
-    return jax.tree.map(jnp.array, floats(jax.device_get(Start(*initial))))
+    return jax.tree.map(jnp.array, floats(jax.device_get(initial._replace(shared=shared, private=private))))
 
 
 def bytes_of(tree: PyTree) -> int:
@@ -97,14 +99,16 @@ def with_rule(algorithm: Algorithm, state: State, upload: PyTree) -> State:
     return state._replace(rule=init(jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), upload)))
 
 
-def _check_shapes(given: PyTree, wanted: PyTree) -> None:
-    """Refuse a starting point that is not the problem's in structure or in shape."""
-    here, there = ({jax.tree_util.keystr(path): jnp.shape(leaf) for path, leaf in
-                    jax.tree_util.tree_leaves_with_path(tree)} for tree in (given, wanted))
+def _as_wanted(given: PyTree, wanted: PyTree) -> PyTree:
+    """Refuse a starting point with other arrays than the problem's. Places without an array may be left out of it."""
+    here, there = ({jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+                   for tree in (given, wanted))
     for path in sorted(here.keys() | there.keys()):
-        if here.get(path) != there.get(path):
-            raise InputError(f"initial has shape {here.get(path)} at {path} where the problem has {there.get(path)}; "
+        shape, right = (jnp.shape(tree[path]) if path in tree else None for tree in (here, there))
+        if shape != right:
+            raise InputError(f"initial has shape {shape} at {path} where the problem has {right}; "
                              "give a pair (shared, private) like the one problem.init returns.")
+    return jax.tree.unflatten(jax.tree.structure(wanted), [here[path] for path in there])
 
 
 def _check_rows(privates: PyTree, private: PyTree, population: int) -> None:

@@ -20,8 +20,8 @@ from cantons.models import Model
 from cantons.optional import optional_import
 from cantons.problem.assemble import assemble
 from cantons.problem.losses import LOSSES, Loss, PerExample
-from cantons.problem.split import Split, paths
-from cantons.protocol import Array, Key, Problem, PyTree
+from cantons.problem.split import Split, adapter_in, paths
+from cantons.protocol import Array, Convex, Key, Problem, PyTree
 from cantons.ranges import check
 
 TRAINED = {"deterministic": False, "train": True, "training": True, "is_training": True}  # arguments of Flax modules
@@ -31,7 +31,7 @@ STATEFUL = ("federated clients have no common place for running statistics; use 
 
 def from_functions(init: Callable[[Key], PyTree], apply: Callable[[PyTree, PyTree], Array], *,
                    train: Callable[[PyTree, PyTree, Key], Array] | None = None,
-                   loss: str | PerExample = "softmax", split: Split = "none") -> Problem:
+                   loss: str | PerExample = "softmax", split: Split = "none", convex: bool | None = None) -> Problem:
     """A problem from `init(key) -> params`, any pytree, and `apply(params, inputs [B, ...]) -> outputs`.
 
     `train(params, inputs, key)`, if given, takes the place of `apply` in training: it may draw dropout from its key.
@@ -39,8 +39,11 @@ def from_functions(init: Callable[[Key], PyTree], apply: Callable[[PyTree, PyTre
     "logistic", or a function of (outputs, targets) that gives one number
     per example. `split` is "none", "all", "adapter" for a low-rank matrix beside each array of two or more axes, or a
     glob over the parameters' paths, such as "head/*".
+    `convex=True` says that every example's loss is convex and smooth in `params`; what adapters add is never.
     """
-    return problem_of(Model(init, apply, train=train), loss, split)
+    problem = problem_of(Model(init, apply, train=train), loss, split)
+    # Adapters are two factors that are multiplied with each other, as `convex_if_linear` says.
+    return problem._replace(convex=Convex() if convex and adapter_in(split) is None else None)
 
 
 def from_equinox(build: Callable[[Key], eqx.Module], *, loss: str | PerExample = "softmax",
@@ -83,6 +86,7 @@ def from_flax(module: Any, example_inputs: PyTree, *, loss: str | PerExample = "
     have a `scale`, as those that normalise do in Flax.
     """
     linen = optional_import("flax.linen", "flax", user="from_flax")
+    no_key = optional_import("flax.errors", "flax", user="from_flax").InvalidRngError
     if not isinstance(module, linen.Module):
         raise InputError(f"from_flax got a {type(module).__name__}; give a flax.linen module, "
                          "or use from_functions.")
@@ -102,6 +106,12 @@ def from_flax(module: Any, example_inputs: PyTree, *, loss: str | PerExample = "
     def train(params, inputs, key):
         return module.apply({"params": params}, inputs, **asked, rngs={"dropout": key})
 
+    try:  # to initialise, Flax has a key for everything; so what draws without being asked shows only here
+        jax.eval_shape(apply, variables["params"], example_inputs)
+    except no_key as error:
+        raise InputError("the Flax module draws at random when it predicts too, as Dropout(deterministic=False) does; "
+                         "let it be called with an argument `deterministic` or `train`, and give that to the "
+                         "layer.") from error
     layers = [path.removesuffix("/scale") for path in paths(variables["params"]) if path.endswith("/scale")]
     norms = tuple(f"{escape(layer)}/*" for layer in layers)
     return problem_of(Model(init, apply, norm_layers=norms, train=train if asked else None), loss, split)

@@ -22,7 +22,7 @@ FITTED = {  # methods that fit clients before they predict, those who never acte
     "alone": lambda: ct.independent(step_size=FAR),
     "the private part alone": lambda: ct.independent(parts="private", step_size=FAR),
     "ditto": lambda: ct.ditto(step_size=FAR),
-    "fedprox": lambda: ct.fedprox(step_size=FAR, predict_with="own", mu=0.0),
+    "fedprox": lambda: ct.fedprox(step_size=FAR, predict_with="local", mu=0.0),
     "l2gd": lambda: ct.l2gd(step_size=FAR, penalty=0.0),
     "finetune": lambda: ct.fedavg_finetune(**LEAST, tune_step_size=FAR),
 }

@@ -49,6 +49,16 @@ def test_fedper_is_fedsim_with_equal_rates_that_counts_examples(played, parted, 
     same((per.server.shared, per.clients.private), (sim.server.shared, sim.clients.private))
 
 
+def test_fedper_tells_the_shared_part_s_gradient_where_clients_predict_and_what_was_clipped(parted, numbers, own_rows):
+    recipe = ct.fedper(step_size=ETA, epochs=1, batch_size=None, clip_norm=1e-3)
+    result = ct.run(parted, numbers, recipe, rounds=1, initial=BOTH, precision="float64")
+    theta, clients = weight(result.model.state.server.shared), weight(result.model.state.clients.private)
+    norms = [np.linalg.norm(2 / len(y) * x.T @ (x @ theta + x[:, 1:] @ w - y))
+             for (x, y), w in zip(own_rows(numbers), clients, strict=True)]
+    np.testing.assert_allclose(result.clients["clients.gradient_norm"], norms, rtol=1e-10)
+    np.testing.assert_array_equal(result.clients["clients.clipped"], 1)
+
+
 def test_fedrep_is_fedalt_with_many_passes_for_the_head(played, parted, numbers):
     rates = {"step_size": ETA, "private_step_size": 0.2, "batch_size": None}
     rep = played(parted, numbers, ct.fedrep(head_epochs=4, **rates), 3, initial=BOTH)

@@ -59,6 +59,41 @@ def test_who_does_not_know_says_nothing(name):
     assert SAYS_NOTHING[name].convex is None
 
 
+def plain(**options):
+    """Least squares by functions, without a word about convexity unless it is among the options."""
+    return ct.from_functions(lambda key: {"shared": jnp.zeros((3, 1)), "own": jnp.zeros((3, 1))},
+                             lambda params, inputs: inputs @ (params["shared"] + params["own"]), loss="squared",
+                             **options)
+
+
+def test_functions_are_convex_if_their_author_says_so_and_nothing_is_multiplied_with_them():
+    assert plain(convex=True).convex == ct.residual(NUMBERS).convex
+    for options in ({}, {"convex": None}, {"convex": False}, {"convex": True, "split": "adapter"}):
+        assert plain(**options).convex is None
+
+
+class Heard(ct.Callback):
+    def __init__(self):
+        self.sentences = []
+
+    def advised(self, sentence):
+        self.sentences.append(sentence)
+
+
+def test_functions_that_are_convex_have_step_sizes_and_one_notice_about_longer_ones():
+    rows = {f"c{number}": RANDOM.normal(size=(6, 3)) for number in range(3)}
+    data = ct.from_clients({name: (x, x @ [1.0, -2.0, 0.5]) for name, x in rows.items()}, test=0)
+    problem = plain(convex=True, split="none")
+    limit = ct.ffgg_step_sizes(problem, data).step_size
+    assert limit == pytest.approx(1 / max(2 * 2 / 6 * np.linalg.eigvalsh(x.T @ x)[-1] for x in rows.values()))
+
+    def told(problem, factor):
+        ct.run(problem, data, ct.ffgg(step_size=factor * limit), rounds=2, callbacks=[heard := Heard()], progress=None)
+        return sum("Theorem 1 proves convergence up to 1/L" in sentence for sentence in heard.sentences)
+
+    assert [told(problem, 0.9), told(problem, 50.0), told(plain(), 50.0)] == [0, 1, 0]
+
+
 @pytest.mark.parametrize("name", SAYS_SO)
 def test_a_problem_that_is_built_again_says_the_same(name):
     problem = SAYS_SO[name][0]

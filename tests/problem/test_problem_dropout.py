@@ -170,6 +170,20 @@ class Trained(Net):
         return nn.Dense(3)(nn.Dropout(0.5)(nn.Dense(16)(inputs), deterministic=not train))
 
 
+class Always(nn.Module):
+    rate: float = 0.5
+
+    @nn.compact
+    def __call__(self, inputs):
+        return nn.Dense(3)(nn.Dropout(self.rate, deterministic=False)(inputs))
+
+
+class Deaf(Always):
+    @nn.compact
+    def __call__(self, inputs, train=False):  # which nobody tells the layer
+        return Always(self.rate)(inputs)
+
+
 def layers(key, dropout=None):
     dropout = dropout or eqx.nn.Dropout(0.5)
     return eqx.nn.Sequential([eqx.nn.Linear(4, 16, key=key), dropout, eqx.nn.Linear(16, 3, key=key)])
@@ -206,6 +220,10 @@ def test_layers_that_do_not_draw_need_no_key_and_those_that_do_are_refused_witho
     assert not ct.from_equinox(lambda key: NoKey(layers(key, eqx.nn.Dropout(0.0)))).draws
     with pytest.raises(InputError, match="draws at random, such as Dropout, and takes no key; let it be called as"):
         ct.from_equinox(lambda key: NoKey(layers(key)))
+    for module in (Always(), Deaf()):
+        with pytest.raises(InputError, match="draws at random when it predicts too, .* an argument `deterministic`"):
+            ct.from_flax(module, np.zeros((1, 4)))
+    assert not ct.from_flax(Always(rate=0.0), np.zeros((1, 4))).draws
     with pytest.raises(InputError, match="has no dropout; give them a dropout of 0"):
         ct.residual(DATA, shared_model=ct.mlp(dropout=0.1))
     with pytest.raises(InputError, match="dropout is 1"):

@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cantons.study.read import read_study
+
 STUDIES = Path(__file__).parents[2] / "studies"
 ALL = [path for path in sorted(STUDIES.glob("*/*.py")) if "def main(" in path.read_text()]
 SCRIPTS = ALL if os.environ.get("STUDIES") == "all" else [
@@ -47,6 +49,18 @@ def test_a_study_runs_in_its_small_sizes(path, script, tmp_path):
     assert all(file.stat().st_size > 1000 for file in written["png"]) and written["png"]
     assert all(json.loads(file.read_text()) for file in written["json"]) and written["json"]
     assert all("| --- |" in file.read_text() for file in written["md"]) and written["md"]
+
+
+def test_the_pipeline_tunes_private_parts_of_what_it_trained():
+    """The shipped study in few rounds: three stages, of which the last one moves nothing but private parts."""
+    result = read_study(STUDIES / "ffgg" / "pipeline.toml", {
+        "data.clients": 12, "stage.pretraining.rounds": 8, "stage.training.rounds": 3}).run(progress=None)
+    stages = {**result.before, "tuning": result}
+    assert list(stages) == ["pretraining", "training", "tuning"]
+    loss = {name: stage.final["train.personal.loss.mean"] for name, stage in stages.items()}
+    assert loss["tuning"] < loss["training"] < loss["pretraining"] < stages["pretraining"].history[0][
+        "train.personal.loss.mean"]
+    assert result.final["test.shared.loss.mean"] == pytest.approx(result.history[0]["test.shared.loss.mean"])
 
 
 def test_a_cell_is_computed_once_for_the_same_settings_and_none_when_time_is_up(script, tmp_path):

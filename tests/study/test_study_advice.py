@@ -90,7 +90,8 @@ def test_advice_names_the_run_it_is_of_and_in_a_comparison_the_method(tmp_path, 
     study = ct.Study(ct.logistic(data, split="*bias"), data, ct.ditto(), rounds=1)
     study.run(progress=None, callbacks=[printed := Printed()])
     assert [sentence.partition(":")[0] for sentence in printed.sentences] == ["ditto"]
-    ct.compare(study, method=[{"name": "near"}, {"name": "far", "algorithm.penalty": 0.01}], seeds=2, out=tmp_path / "out")
+    methods = [{"name": "near"}, {"name": "far", "algorithm.penalty": 0.01}]
+    ct.compare(study, method=methods, seeds=2, out=tmp_path / "out")
     told = [line.partition(":")[0] for line in capsys.readouterr().err.splitlines() if "whole models" in line]
     assert told == ["near", "far"], "once for all seeds"
 

@@ -236,6 +236,17 @@ def test_a_starting_point_of_another_shape_is_refused(data, problem):
         ct.run(problem, data, ct.fedavg(), rounds=1, initial=({}, {}))
 
 
+@pytest.mark.parametrize("split, parts", [("none", lambda model: (model, ())), ("output", lambda model: (
+    {"layer0": model["layer0"]}, {"layer1": model["layer1"]}))])
+def test_a_starting_point_needs_no_more_than_its_arrays(data, split, parts):
+    """The parts of a problem have None where the other part has an array; who brings weights need not."""
+    one, own = (ct.classification(data, ct.mlp(hidden=[4]), split=split) for split in ("none", split))
+    model, nothing = one.init(jax.random.key(7))
+    begun = [ct.run(problem, data, ct.ffgg(), rounds=1, initial=initial).history[0] for problem, initial in (
+        (one, (model, nothing)), (own, parts(model)))]
+    assert begun[0]["test.shared.loss.mean"] == pytest.approx(begun[1]["test.shared.loss.mean"], rel=1e-6)
+
+
 class Listener(ct.Callback):
     def __init__(self):
         self.told = []
