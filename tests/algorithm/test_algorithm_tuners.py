@@ -368,3 +368,22 @@ def test_real_numbers_of_a_tuner_may_be_unknown_while_a_program_is_compiled(sing
         return tuner_of(problem, {"name": name, **values})[0](KEY, *problem.init(KEY), singular.train.client(0))
 
     jax.eval_shape(tune, dict.fromkeys(reals, 0.1))
+
+
+def test_conjugate_gradients_go_on_to_their_tolerance_where_no_count_is_given(own_rows):
+    """40 private numbers: ten steps are not enough, and neither a tolerance nor a count means ten."""
+    random = np.random.default_rng(0)
+    scales = np.geomspace(1, 5, 40)
+    rows = {f"c{number}": random.normal(size=(200, 40)) * scales for number in range(3)}
+    data = ct.from_clients({name: (x, x @ np.ones(40)) for name, x in rows.items()}, test=0)
+    problem = linear(data)
+
+    def losses(options):
+        shared, start = jax.tree.map(jnp.zeros_like, problem.init(KEY))
+        found = tuned(problem, {"name": "cg", **options}, start, data, shared).private
+        return [float(problem.loss(shared, jax.tree.map(lambda leaf, index=index: leaf[index], found),
+                                   data.train.client(index).full())) for index in range(3)]
+
+    assert max(losses({"tolerance": 1e-10})) < 1e-12 < 1e-3 < min(losses({}))
+    assert losses({}) == losses({"steps": 10}) == losses({"steps": 10, "tolerance": 1e-10})
+    assert max(losses({"tolerance": 1e-10})) < min(losses({"tolerance": 1e-1}))

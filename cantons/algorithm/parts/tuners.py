@@ -63,7 +63,8 @@ def cg(steps: Count | None = None, tolerance: NonNegative = 0.0) -> Tuner:
     several.
     """
     def solve(objective: Objective, start: Array) -> Array:
-        most = steps or (start.size if tolerance else CG_STEPS)
+        plain = isinstance(tolerance, int | float) and not tolerance  # else it may be traced, which is no number yet
+        most = steps or (CG_STEPS if plain else start.size)
         return start + conjugate_gradients(_curve(objective, start), jax.grad(objective)(start), most, tolerance)
 
     return Tuner(_on_all_examples(solve), quadratic=True)
