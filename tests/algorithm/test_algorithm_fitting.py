@@ -97,3 +97,50 @@ def test_the_servers_step_size_scales_its_steps_whatever_its_optimizer(rows, opt
         step_size=size, server_optimizer=optimizer, server_step_size=0.01), rounds=1)) - shared_of(begun))
         for size in (0.5, 1.0))
     np.testing.assert_allclose(long, 2 * short, rtol=1e-3)
+
+
+HALVED = {"name": "step_decay", "start": 0.2, "factor": 0.5, "every": 1}
+SCHEDULED = {
+    "ffgg": lambda: ct.ffgg(step_size=1e-12, private_init="last", tuner={
+        "name": "gd", "steps": 1, "step_size": HALVED}),
+    "local_ffgg": lambda: ct.local_ffgg(step_size=1e-12, private_step_size=1e-12, private_init="last", tuner={
+        "name": "sgd", "batch_size": 100, "step_size": HALVED}),
+    "pfedme": lambda: ct.pfedme(step_size=1e-12, steps=1, penalty=1e-12, server_step_size=1e-12, tuner={
+        "name": "gd", "steps": 1, "step_size": HALVED}),
+    "independent": lambda: ct.independent(parts="private", batch_size=None, step_size=HALVED),
+    "independent, with a tuner": lambda: ct.independent(parts="private", tuner={
+        "name": "optimizer", "optimizer": "sgd", "steps": 1, "batch_size": None, "step_size": HALVED}),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULED)
+def test_tuners_follow_a_schedule_in_rounds_and_take_its_first_value_outside_of_them(rows, name):
+    """One step of gradient descent a round, with nothing shared that moves: the steps are 0.2, 0.1 and 0.05."""
+    problem = residual(rows)
+    begun = jax.tree.map(jnp.zeros_like, problem.init(jax.random.key(0)))
+    result = ct.run(problem, rows, SCHEDULED[name](), rounds=3, initial=begun, evaluate_every=3)
+    evaluated = name != "independent" and "tuner" not in name  # those that acted predict with what they have
+    for index in range(rows.population):
+        batch = rows.train.client(index).full()
+        private = begun[1]
+        for size in (0.2, 0.1, 0.05, *([0.2] if evaluated else [])):
+            slope = jax.grad(problem.loss, 1)(begun[0], private, batch)
+            kept, private = private, jax.tree.map(lambda leaf, down, size=size: leaf - size * down, private, slope)
+        own = jax.tree.map(lambda leaf, index=index: leaf[index], result.model.state.clients.private)
+        jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-4), own,
+                     kept if evaluated else private)
+        if name != "pfedme":  # whose shared part is tuned too
+            np.testing.assert_allclose(result.clients["train.personal.loss"][index],
+                                       problem.loss(begun[0], private, batch), rtol=1e-4)
+
+
+def test_only_tuners_with_a_schedule_are_told_the_round(rows):
+    """A message is four bytes longer then, and never else."""
+    sizes = [ct.run(residual(rows), rows, ct.ffgg(tuner={"name": "gd", "step_size": size}), rounds=1).summary[
+        "down_bytes_per_message"] for size in (0.2, HALVED)]
+    assert sizes[1] == sizes[0] + 4
+
+
+def test_a_tuner_in_place_of_local_steps_is_for_private_parts(rows):
+    with pytest.raises(ct.InputError, match="tuners are for private parts"):
+        ct.run(residual(rows), rows, ct.independent(tuner="lbfgs"), rounds=1)
