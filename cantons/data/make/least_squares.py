@@ -59,6 +59,7 @@ def synthetic_least_squares(
             f"synthetic_least_squares with {clients} clients, {rows} rows and {width} columns")
     common = _uniform(generator(seed, "least squares"), rows, shared, private)
     theta = generator(seed, "least squares", "theta").normal(size=shared)
+    own_rows = np.zeros((2 * rows, width + 1))  # written anew for each client: fresh memory costs more than the numbers
     found = []
     for number in range(clients):
         # The draws of a client's models depend on neither rows nor noise: it may come again with other rows.
@@ -69,8 +70,9 @@ def synthetic_least_squares(
         H, A, B = _uniform(random, rows, shared, private) if heterogeneity is None else (
             matrix + _normal(random, matrix.shape, heterogeneity) for matrix in common)
         b, y = (exact + noise * random.normal(size=rows) for exact in (H @ of_b, A @ of_y + B @ own))
-        own_rows = np.concatenate([np.column_stack([H, np.zeros((rows, private)), b]), np.column_stack([A, B, y])])
-        found.append(_root(own_rows) * np.sqrt(kept / (2 * rows)) if compact else own_rows)
+        own_rows[:rows, :shared], own_rows[:rows, -1] = H, b
+        own_rows[rows:, :shared], own_rows[rows:, shared:-1], own_rows[rows:, -1] = A, B, y
+        found.append(_root(own_rows) * np.sqrt(kept / (2 * rows)) if compact else own_rows.copy())
     whole = np.concatenate(found)
     return federation(whole[:, :-1], whole[:, -1], np.repeat(np.arange(clients), kept), test=0, new=new, seed=seed,
                       name=f"synthetic_least_squares({targets})")
