@@ -22,8 +22,9 @@ accuracies on the clients' test rows, weighted by how many they have.
     words       blogs with a transformer of four blocks and 10,000 words; the same
     digits      small, comes with the library: what --quick takes
 
-Each cell is a file in DIR/SET; cells that are there with the same settings are not computed again. `--settings` changes
-what `Settings` below has, such as rounds=15 for a machine that is slower.
+Each cell is a file in DIR/SET; cells that are there with the same settings are not computed again, so rows may be
+computed by several processes once FedAvg's first rounds are there. `--settings` changes what `Settings` below has, such
+as rounds=15 for a machine that is slower, or scored_after=[5,10] for scores on the way.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class Settings(NamedTuple):
     gain: float = 0.002  # in
     every: int = 50  # rounds
     rounds: int = 300  # with a private part
+    scored_after: tuple[int, ...] = ()  # so many of these rounds too, besides all
     local_epochs: int = 20  # of clients that are alone
     first_rates: tuple[float, ...] = (0.03, 0.1, 0.3)  # client step sizes of FedAvg, at first
     rates: tuple[float, ...] = (0.03, 0.1, 0.3)  # and of everything after it
@@ -72,7 +74,7 @@ class Settings(NamedTuple):
     seeds: int = 3
     scored: int | None = None  # clients that are scored; all if None
     augment: tuple[str, ...] = ()  # how images change in training
-    methods: tuple[str, ...] | None = None  # all if None
+    methods: tuple[str, ...] | None = None  # rows; all but those BESIDE the table if None
 
 
 FEW = ("FedAvg", "FedAvg + tuning", "FedAvg to its end + tuning", "FFGG (input)", "FFGG (output)", "FFGG (adapter)",
@@ -81,6 +83,8 @@ TEXT = Settings(cohort=50, batch_size=64, first_rates=(0.3, 1.0, 3.0), rates=(0.
                 server=("adam", 5e-3, 5e-4), clip=0.1, rounds=100, local_epochs=10)
 ALIKE = ("FedAvg", "FedAvg + tuning", "FedAvg to its end + tuning", "FFGG (output)", "FedAlt (output)",
          "FedSim (output)", "FedSim (output), clients alike")
+BESIDE = ("FedAvg to its end + tuning", "FedAlt (output), clients alike", "FedSim (output), clients alike",
+          "FFGG (output), drawn anew")
 QUICK = Settings(cohort=4, most=20, every=10, rounds=6, local_epochs=4, first_rates=(0.1, 0.3), rates=(0.03, 0.1),
                  seeds=2, methods=("FedAvg", "FedAvg + tuning", "FedAvg to its end + tuning", "FFGG (adapter)",
                                    "FedAlt (output)"))
@@ -201,7 +205,9 @@ class Methods:
             **{f"FFGG ({split})": partial(self.ffgg, split) for split in SPLITS},
             **{f"FedAlt ({split})": partial(self.fedalt, split) for split in SPLITS},
             **{f"FedSim ({split})": partial(self.fedsim, split) for split in SPLITS},
-            "FedSim (output), clients alike": partial(self.fedsim, "output", weighting="uniform")}
+            "FedAlt (output), clients alike": partial(self.fedalt, "output", weighting="uniform"),
+            "FedSim (output), clients alike": partial(self.fedsim, "output", weighting="uniform"),
+            "FFGG (output), drawn anew": partial(self.ffgg, "output", private_init="random")}
 
     def work(self, rate: float) -> dict[str, Any]:
         optimizer, _, later = self.settings.server
@@ -239,17 +245,17 @@ class Methods:
         return {"name": "sgd", "epochs": epochs, "batch_size": self.settings.batch_size, "step_size": rate,
                 "clip_norm": self.settings.clip}
 
-    def private(self, split: str, train: Recipe, rate: float) -> Method:
-        return Method(split, train, ct.ffgg(tuner=self.tuner(rate, self.settings.tune_epochs)), self.settings.rounds,
-                      self.settings.cohort)
+    def private(self, split: str, train: Recipe, rate: float, private_init: str = "fixed") -> Method:
+        final = ct.ffgg(tuner=self.tuner(rate, self.settings.tune_epochs), private_init=private_init)
+        return Method(split, train, final, self.settings.rounds, self.settings.cohort)
 
-    def ffgg(self, split: str, rate: float) -> Method:
-        return self.private(split, ct.local_ffgg(**self.work(rate), steps=self.steps, tuner=self.tuner(
-            rate, self.settings.epochs)), rate)
+    def ffgg(self, split: str, rate: float, private_init: str = "fixed") -> Method:
+        return self.private(split, ct.local_ffgg(**self.work(rate), steps=self.steps, private_init=private_init,
+                                                 tuner=self.tuner(rate, self.settings.epochs)), rate, private_init)
 
-    def fedalt(self, split: str, rate: float) -> Method:
+    def fedalt(self, split: str, rate: float, weighting: str = "batches") -> Method:
         return self.private(split, ct.fedalt(**self.work(rate), private_steps=self.steps, steps=self.steps,
-                                             state="none", weighting="batches"), rate)
+                                             state="none", weighting=weighting), rate)
 
     def fedsim(self, split: str, rate: float, weighting: str = "batches") -> Method:
         return self.private(split, ct.fedsim(**self.work(rate), steps=self.steps, state="none", weighting=weighting),
@@ -342,6 +348,12 @@ class Study:
 
     # Everything after it
 
+    def rows(self) -> list[str]:
+        chosen, known = self.task.settings.methods, self.methods.known
+        if strange := set(chosen or ()) - set(known):
+            raise SystemExit(f"no row is called {', '.join(sorted(strange))}; there are {', '.join(known)}")
+        return list(chosen or [name for name in known if name not in BESIDE])
+
     def row(self, name: str) -> list[dict[str, Any]]:
         """As `first`, for a method that goes on from there."""
         rates = self.task.settings.rates
@@ -359,22 +371,30 @@ class Study:
         method, seeds = methods[0], [run.seed for run in runs]
         problem = self.problem(method.split)
         starts = None if method.begins is None else [self.split_model(problem, method.begins, seed) for seed in seeds]
-        state = session = None
-        if method.train is not None:
-            session = self.session(problem, [one.train for one in methods if one.train], seeds, method.cohort,
-                                   method.rounds)
-            state = session.advance(session.begin(starts), method.rounds)
-            if starts is not None:
-                starts = [start._replace(shared=one.state.server.shared)
-                          for start, one in zip(starts, session.whole(state), strict=True)]
-                if method.split == "none":
-                    for run, start in zip(runs, starts, strict=True):
-                        self.save_model(name, run, start.shared)
-        if session is None or method.final is not method.train:
-            session = self.session(problem, [one.final for one in methods], seeds, method.cohort, 1)
-            state = session.begin(starts)
-        return [{**run._asdict(), **numbers_of(one, self.data, "personal")}
-                for run, one in zip(runs, session.evaluate(state), strict=True)]
+        final = self.session(problem, [one.final for one in methods], seeds, method.cohort, max(1, method.rounds))
+        if method.train is None:
+            scored = {0: self.scores(final, final.begin(starts))}
+        else:
+            alike = method.final is method.train
+            session = final if alike else self.session(problem, [one.train for one in methods if one.train], seeds,
+                                                       method.cohort, method.rounds)
+            state, scored = session.begin(starts), {}
+            for done in (*(count for count in self.task.settings.scored_after if count < method.rounds), method.rounds):
+                state = session.advance(state, done) if done else state
+                if starts is not None:
+                    starts = [start._replace(shared=one.state.server.shared)
+                              for start, one in zip(starts, session.whole(state), strict=True)]
+                scored[done] = self.scores(final, state if alike else final.begin(starts))
+                self.watch(f"{self.name}: {name}, round {done}: {[round(one['test'], 4) for one in scored[done]]}")
+            if method.split == "none" and starts is not None:
+                for run, start in zip(runs, starts, strict=True):
+                    self.save_model(name, run, start.shared)
+        *earlier, last = scored.items()
+        return [{**run._asdict(), **numbers, "earlier": {str(done): found[place] for done, found in earlier}}
+                for place, (run, numbers) in enumerate(zip(runs, last[1], strict=True))]
+
+    def scores(self, session: Any, state: Any) -> list[dict[str, Any]]:
+        return [numbers_of(one, self.data, "personal") for one in session.evaluate(state)]
 
     def split_model(self, problem: ct.Problem, name: str, seed: int) -> Start:
         """A row's model as a shared and a private part. What it does not have, such as adapters, is drawn."""
@@ -414,12 +434,15 @@ def table(rows: dict[str, list[dict[str, Any]]]) -> str:
 
     best = [max(own, key=validation) for method in ("FedAlt", "FedSim")
             if (own := [name for name in rows if name.startswith(method)])]
+    looks = list(dict.fromkeys(done for row in rows.values() for done in row[0].get("earlier", {})))
     lines = [[f"{name}{', best' if name in best else ''}", f"{row[0]['rate']:g}",
-              *(cell(row, key) for key in ("test", "train", "lowest_tenth")),
+              *(cell([one["earlier"][done] for one in row], "test") if done in row[0].get("earlier", {}) else ""
+                for done in looks), *(cell(row, key) for key in ("test", "train", "lowest_tenth")),
               f"{np.mean([one['gradient_norm'] for one in row]):.3g}" if "gradient_norm" in row[0] else ""]
              for name, row in rows.items()]
-    return kit.table(["", "step size", "test accuracy", "train accuracy", "lowest tenth of clients", "mean of ‖F_m‖"],
-                     lines, numbers=True)
+    head = ["", "step size", *(f"after {done} rounds" for done in looks), "test accuracy", "train accuracy",
+            "lowest tenth of clients", "mean of ‖F_m‖"]
+    return kit.table(head, lines, numbers=True)
 
 
 def read_setting(text: str) -> tuple[str, Any]:
@@ -433,6 +456,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = kit.read_arguments(
         __doc__, "results/ffgg_table2", arguments, data=kit.FILES,
         sets={"nargs": "+", "choices": list(SETS), "help": "which data; all that are there if left out"},
+        methods={"nargs": "+", "help": "rows, such as \"FFGG (output)\"; those of the set if left out"},
         settings={"nargs": "+", "type": read_setting, "default": [], "help": "NAME=VALUE, with values as in JSON"},
         minutes={"type": float, "help": "begin no cell after so many"})
     watch = kit.Watch()
@@ -442,12 +466,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if given.quick:
             task = task._replace(settings=QUICK._replace(augment=task.settings.augment))
         task = task._replace(settings=task.settings._replace(**dict(given.settings)))
+        if given.methods:
+            task = task._replace(settings=task.settings._replace(methods=tuple(given.methods)))
         study = Study(name, task, given.out / name, watch, given.minutes)
         watch(study.data.describe().splitlines()[0])
         rows: dict[str, list[dict[str, Any]]] = {}
         try:
             rows["FedAvg, at first"] = study.first()
-            for method in study.task.settings.methods or study.methods.known:
+            for method in study.rows():
                 rows[method] = study.row(method)
         except TimeoutError:
             watch(f"{name}: no time is left; call again to go on")
