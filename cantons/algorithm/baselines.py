@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from cantons.aggregate import NO_UPLOADS, mean_of_uploads
 from cantons.algorithm.parts.centre import CentralWork, central_batch, centre_of
-from cantons.algorithm.parts.fitting import adopted, as_it_is, whole_model
+from cantons.algorithm.parts.fitting import fit_whole_model, keep_part, mark_as_acted
 from cantons.algorithm.parts.schedule import as_schedule, usual_step
 from cantons.algorithm.parts.training import LocalOptimizer, LocalWork, Work, trainer
 from cantons.algorithm.parts.trees import add
 from cantons.algorithm.parts.tuners import by_steps
-from cantons.algorithm.parts.tuning import NAMES_DIVERGED, Tune, TunerTable, tune_with, tuner_of
+from cantons.algorithm.parts.tuning import NAMES_DIVERGED, Tune, TunerTable, read_tuner, round_of, tune_with, tuner_of
 from cantons.errors import InputError
 from cantons.options import Flat
 from cantons.protocol import Algorithm, Array, Needs, PersonalModel, Problem, PyTree
 from cantons.ranges import Count
 from cantons.recipe import algorithm
+
+FIT_EPOCHS = 5
 
 
 class Alone(NamedTuple):
@@ -43,32 +46,34 @@ class Message(NamedTuple):
     step_size: Array
 
 
-class Standing(NamedTuple):
+class SharedPart(NamedTuple):
     """A message to clients that tune their private parts: the shared part, which stands still."""
 
     shared: PyTree
-    round: Array
+    round: Array | None  # for a tuner whose steps have a schedule
 
 
 @algorithm
 def independent(problem: Problem, population: int, *, local: Flat[LocalWork], optimizer: Flat[LocalOptimizer],
-                fit_epochs: Count = 5, parts: Literal["all", "private"] = "all",
+                fit_epochs: Count = FIT_EPOCHS, parts: Literal["all", "private"] = "all",
                 tuner: TunerTable | None = None) -> Algorithm:
-    """Every client trains alone: nothing is sent up, and only the step size comes down.
+    """Every client trains alone: nothing is sent up, and only the step size comes down, or the shared part.
 
     fit_epochs: passes that a client which has never acted spends on its model before it predicts.
     parts: "all" of the model is trained, each client with a copy of its own; or the "private" part alone, while the
         shared part, which then comes down too, stands still: the final tuning of a model that was trained before.
-    tuner: with "private", a tuner in place of the local steps, as those of `ffgg`: "lbfgs", "cg", or a table.
+    tuner: with "private", a tuner in place of the local steps, as those of `ffgg`: "lbfgs", "cg", or a table. It also
+        fits clients that have never acted.
     """
     fitting = Work(fit_epochs, batch_size=local.batch_size)
+    if parts == "private" and tuner is not None:
+        _refuse_steps_beside_a_tuner(local._asdict() | optimizer._asdict() | {"fit_epochs": fit_epochs})
+        tune, needs = tuner_of(problem, tuner)
+        return tuned_alone(tune, tune, needs, round_of(read_tuner(tuner)))
     if parts == "private":
-        if tuner is not None:
-            tune, needs = tuner_of(problem, tuner)
-            return tuned_alone(tune, tune, needs)
-        tune, fit = (tune_with(problem.loss, by_steps(work, optimizer, local.step_size))
-                     for work in (local.work, fitting))
-        return tuned_alone(tune, fit, Needs())
+        steps, first_steps = (by_steps(work, optimizer, local.step_size) for work in (local.work, fitting))
+        return tuned_alone(tune_with(problem.loss, steps), tune_with(problem.loss, first_steps), Needs(),
+                           round_of(steps))
     if tuner is not None:
         raise InputError(f"tuner is {tuner!r}, and tuners are for private parts; give parts = 'private', or leave it "
                          "out.")
@@ -93,14 +98,23 @@ def independent(problem: Problem, population: int, *, local: Flat[LocalWork], op
 
     def model(key, message, client, data):
         own = client.own, client.private
-        return whole_model(problem.loss, fitting, key, data, own, lambda: first(
+        return fit_whole_model(problem.loss, fitting, key, data, own, lambda: first(
             key, *own, data, usual_step(local.step_size)), client.visits, own)
 
     return Algorithm(init_server, init_client, broadcast, client_update, mean_of_uploads(only=NO_UPLOADS),
                      server_update, model, needs=Needs(shared=False), diagnostics=NAMES_DIVERGED)
 
 
-def tuned_alone(tune: Tune, fit: Tune, needs: Needs) -> Algorithm:
+def _refuse_steps_beside_a_tuner(chosen: Mapping[str, Any]) -> None:
+    usual = LocalWork()._asdict() | LocalOptimizer()._asdict() | {"fit_epochs": FIT_EPOCHS}
+    # Where several runs are one program, an option that differs between them is traced, and so was given.
+    given = [name for name, value in chosen.items() if hasattr(value, "aval") or value != usual[name]]
+    if given:
+        raise InputError(f"{' and '.join(given)} {'is' if len(given) == 1 else 'are'} of local steps, and a tuner "
+                         "takes their place; give the tuner a table with options of its own, or leave it out.")
+
+
+def tuned_alone(tune: Tune, fit: Tune, needs: Needs, round_for: Callable[[Array], Array | None]) -> Algorithm:
     """Clients tune their private parts round after round; `fit` is for those that have never acted."""
     def init_server(key, shared, private):
         return Server(shared, (), jnp.zeros((), jnp.int32))
@@ -109,7 +123,7 @@ def tuned_alone(tune: Tune, fit: Tune, needs: Needs) -> Algorithm:
         return Alone((), private, jnp.zeros((), jnp.int32), jnp.zeros((), jnp.int32))
 
     def broadcast(key, server, central):
-        return Standing(server.shared, server.round)
+        return SharedPart(server.shared, round_for(server.round))
 
     def client_update(key, message, client, data):
         tuned = tune(key, message.shared, client.private, data, message.round)
@@ -120,11 +134,11 @@ def tuned_alone(tune: Tune, fit: Tune, needs: Needs) -> Algorithm:
 
     def model(key, message, client, data):
         fitted = jax.lax.cond(client.visits == 0, lambda: fit(key, message.shared, client.private, data),
-                              lambda: as_it_is(client.private))
+                              lambda: keep_part(client.private))
         return PersonalModel(message.shared, fitted.private, {"diverged_tunings": client.diverged + fitted.diverged})
 
     return Algorithm(init_server, init_client, broadcast, client_update, mean_of_uploads(only=NO_UPLOADS),
-                     server_update, model, adopt=adopted, needs=needs._replace(shared=False, private=True),
+                     server_update, model, adopt=mark_as_acted, needs=needs._replace(shared=False, private=True),
                      diagnostics=NAMES_DIVERGED)
 
 

@@ -12,13 +12,13 @@ import jax
 import optax
 
 from cantons.algorithm.parts.averaging import Averaging, Client, averaging
-from cantons.algorithm.parts.fitting import whole_model
+from cantons.algorithm.parts.fitting import fit_whole_model
 from cantons.algorithm.parts.schedule import usual_step
 from cantons.algorithm.parts.training import LocalOptimizer, LocalWork, Work, trainer
 from cantons.algorithm.parts.trees import norm, subtract
 from cantons.algorithm.parts.whole_model import advise_whole_model
 from cantons.options import Flat
-from cantons.protocol import Algorithm, Problem, PyTree, as_begun
+from cantons.protocol import Algorithm, Problem, PyTree, begin_alike
 from cantons.ranges import NonNegative
 from cantons.recipe import algorithm
 
@@ -62,7 +62,7 @@ def ditto(problem: Problem, population: int, *, penalty: NonNegative = 0.1, loca
 
     def model(key, message, client, data):
         began = message.shared, client.private
-        return whole_model(problem.loss, work, key, data, began, lambda: first(
+        return fit_whole_model(problem.loss, work, key, data, began, lambda: first(
             key, *began, data, usual_step(local.step_size), adjust=towards(message.shared)),
             client.rest.visits, (client.own, client.private))
 
@@ -70,5 +70,5 @@ def ditto(problem: Problem, population: int, *, penalty: NonNegative = 0.1, loca
         return {"drift": norm(subtract(model[0], message.shared)),
                 **base.diagnostics.client(message, client.rest, model, data)}
 
-    return base._replace(init_client=init_client, adopt=as_begun, client_update=client_update, model=model,
+    return base._replace(init_client=init_client, adopt=begin_alike, client_update=client_update, model=model,
                          diagnostics=base.diagnostics._replace(client=diagnose), advice=advise_whole_model)

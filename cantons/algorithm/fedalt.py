@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from cantons.aggregate import weighted_mean
 from cantons.algorithm.ffgg import Message, Server, Serving, step_server
-from cantons.algorithm.parts.fitting import adopted, fitter
+from cantons.algorithm.parts.fitting import fitter, mark_as_acted
 from cantons.algorithm.parts.schedule import StepSize, both_schedules
 from cantons.algorithm.parts.training import LocalOptimizer, Work, get_optimizer, gradient_norm
 from cantons.algorithm.parts.trees import clip, descend, subtract
@@ -154,5 +154,5 @@ def build(problem: Problem, personal: Personal, serving: Serving, train: Train) 
 
     return Algorithm(init_server, init_client, broadcast, client_update,
                      Averages(lambda upload: Average(upload.change, upload.weight), weighted_mean().build()),
-                     server_update, model, adopt=adopted,
+                     server_update, model, adopt=mark_as_acted,
                      diagnostics=Diagnostics(client=diagnose, remarks=name_diverged))

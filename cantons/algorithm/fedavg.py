@@ -9,7 +9,7 @@ from __future__ import annotations
 import optax
 
 from cantons.algorithm.parts.averaging import Averaging, averaging
-from cantons.algorithm.parts.fitting import whole_model
+from cantons.algorithm.parts.fitting import fit_whole_model
 from cantons.algorithm.parts.select_rows import Rows
 from cantons.algorithm.parts.training import LocalOptimizer, LocalWork, Work, trainer
 from cantons.algorithm.parts.whole_model import advise_whole_model
@@ -42,6 +42,6 @@ def fedavg_finetune(problem: Problem, population: int, *, local: Flat[LocalWork]
 
     def model(key, message, client, data):
         began = message.shared, client.private
-        return whole_model(problem.loss, work, key, data, began, lambda: tune(key, *began, data, tune_step_size))
+        return fit_whole_model(problem.loss, work, key, data, began, lambda: tune(key, *began, data, tune_step_size))
 
     return base._replace(model=model, advice=advise_whole_model)

@@ -13,12 +13,12 @@ import jax
 import optax
 
 from cantons.algorithm.parts.averaging import Averaging, Client, averaging
-from cantons.algorithm.parts.fitting import whole_model
+from cantons.algorithm.parts.fitting import fit_whole_model
 from cantons.algorithm.parts.schedule import usual_step
 from cantons.algorithm.parts.training import LocalOptimizer, LocalWork, Trained
 from cantons.algorithm.parts.trees import add, norm, subtract
 from cantons.options import Flat
-from cantons.protocol import Algorithm, Problem, PyTree, as_begun
+from cantons.protocol import Algorithm, Problem, PyTree, begin_alike
 from cantons.ranges import NonNegative
 from cantons.recipe import algorithm
 
@@ -63,12 +63,12 @@ def fedprox(problem: Problem, population: int, *, mu: NonNegative = 0.1,
             _, trained = client_update(key, message._replace(step_size=usual_step(local.step_size)), client, data)
             return Trained(trained.own, trained.rest.private, trained.rest.visits)
 
-        return whole_model(problem.loss, local.work, key, data, (message.shared, client.rest.private), first_time,
+        return fit_whole_model(problem.loss, local.work, key, data, (message.shared, client.rest.private), first_time,
                            client.rest.visits, (client.own, client.rest.private))
 
     def diagnose(message, client, model, data):
-        drift = norm(subtract(client.own, message.shared))
+        drift = norm(subtract(model[0], message.shared))
         return {"drift": drift, **base.diagnostics.client(message, client.rest, model, data)}
 
-    return base._replace(init_client=init_client, adopt=as_begun, client_update=client_update, model=model,
+    return base._replace(init_client=init_client, adopt=begin_alike, client_update=client_update, model=model,
                          diagnostics=base.diagnostics._replace(client=diagnose))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from cantons.aggregate import KEEPS_MEAN, mean_of_uploads
-from cantons.algorithm.parts.fitting import adopted, fitter
+from cantons.algorithm.parts.fitting import fitter, mark_as_acted
 from cantons.algorithm.parts.schedule import Schedule, ScheduleTable, StepSize, as_schedule
 from cantons.algorithm.parts.training import Work
 from cantons.algorithm.parts.trees import add, scale, zeros
@@ -143,4 +143,4 @@ def build_fedres(problem: Problem, population: int, local: FedResWork, rates: Ra
 
     averages = mean_of_uploads(only=KEEPS_MEAN if controlled else "")
     return Algorithm(init_server, init_client, broadcast, client_update, averages, server_update, model,
-                     adopt=adopted, needs=Needs(private=True, counts_once=controlled), diagnostics=NAMES_DIVERGED)
+                     adopt=mark_as_acted, needs=Needs(private=True, counts_once=controlled), diagnostics=NAMES_DIVERGED)

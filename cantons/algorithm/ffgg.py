@@ -22,7 +22,15 @@ from cantons.algorithm.parts.schedule import StepSize, as_schedule, both_schedul
 from cantons.algorithm.parts.theorem_steps import ffgg_advice
 from cantons.algorithm.parts.training import Optimizer, Work, get_optimizer, gradient_norm
 from cantons.algorithm.parts.trees import clip, descend, scale, subtract
-from cantons.algorithm.parts.tuning import Tuned, TunerTable, descent_step, name_diverged, round_of, tuner_of
+from cantons.algorithm.parts.tuning import (
+    Tuned,
+    TunerTable,
+    descent_step,
+    name_diverged,
+    read_tuner,
+    round_of,
+    tuner_of,
+)
 from cantons.options import Flat
 from cantons.protocol import (
     Algorithm,
@@ -165,7 +173,7 @@ class Clients(NamedTuple):
 
 
 def clients_of(problem: Problem, tuning: Tuning, serving: Serving) -> Clients:
-    (tune, needs), round_for = tuner_of(problem, tuning.tuner), round_of(tuning.tuner)
+    (tune, needs), round_for = tuner_of(problem, tuning.tuner), round_of(read_tuner(tuning.tuner))
     optimizer = get_optimizer(serving.server_optimizer)(serving.server_step_size)
     kept = tuning.private_init == "last"
 

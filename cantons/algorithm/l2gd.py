@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from cantons.aggregate import mean_of_uploads
-from cantons.algorithm.parts.fitting import whole_model
+from cantons.algorithm.parts.fitting import fit_whole_model
 from cantons.algorithm.parts.schedule import StepSize, as_schedule, usual_step
 from cantons.algorithm.parts.training import Work, trainer
 from cantons.algorithm.parts.trees import choose, norm, subtract
@@ -105,10 +105,10 @@ def l2gd(problem: Problem, population: int, *, penalty: NonNegative = 0.1, commu
             tuned = tune(key, message.shared, client.private, data, usual_step(step_size))
             return tuned._replace(shared=near_mean(message, tuned.shared))
 
-        return whole_model(problem.loss, work, key, data, (message.shared, client.private), first_time,
+        return fit_whole_model(problem.loss, work, key, data, (message.shared, client.private), first_time,
                            client.visits, (client.own, client.private))
 
     return Algorithm(init_server, init_client, broadcast, client_update, mean_of_uploads(), server_update, model,
                      needs=Needs(together="its server keeps the mean of the models that arrive together"),
                      diagnostics=Diagnostics(client=lambda message, client, model, data: {
-                         "drift": norm(subtract(client.own, message.shared))}, remarks=name_diverged))
+                         "drift": norm(subtract(model[0], message.shared))}, remarks=name_diverged))

@@ -19,7 +19,7 @@ from cantons.aggregate import divided, weighted_mean
 from cantons.algorithm.parts.centre import CentralWork, centre_of
 from cantons.algorithm.parts.compress import Compression, Compressor, compressor_of
 from cantons.algorithm.parts.dissimilarity import dissimilarity_probe
-from cantons.algorithm.parts.fitting import adopted, fitter
+from cantons.algorithm.parts.fitting import fitter, mark_as_acted
 from cantons.algorithm.parts.groups import by_group, for_each_group, mapped, refuse_groups, sum_of
 from cantons.algorithm.parts.schedule import as_schedule
 from cantons.algorithm.parts.select_rows import Absent, Rows, map_tables, select_rows, tables_of
@@ -131,7 +131,7 @@ def parallel_training(problem: Problem, population: int, *, local: Flat[LocalWor
                                merge_state=merge_state, round=server.round + 1)
 
     whole = Algorithm(init_server, clients.init, clients.broadcast, clients.update, clients.averages, server_update,
-                      clients.model, adopt=adopted, needs=centre.needs, diagnostics=Diagnostics(
+                      clients.model, adopt=mark_as_acted, needs=centre.needs, diagnostics=Diagnostics(
                           remarks=name_diverged, probe=dissimilarity_probe(
                               problem, local.batch_size, central.central_batch_size)),
                       advice=advice_of(PARALLEL, local, optimizer, serving, central, merging))
@@ -176,7 +176,7 @@ def one_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
         return clients.complete(server, mean, lacking, followed)
 
     whole = Algorithm(init_server, clients.init, broadcast, clients.update, clients.averages, server_update,
-                      clients.model, adopt=adopted, needs=centre.needs, diagnostics=Diagnostics(
+                      clients.model, adopt=mark_as_acted, needs=centre.needs, diagnostics=Diagnostics(
                           remarks=name_diverged, probe=dissimilarity_probe(
                               problem, local.batch_size, central_batch_size)),
                       advice=advice_of(ONE_WAY, local, optimizer, serving))
@@ -260,7 +260,7 @@ def two_way_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
         return clients.complete(server, mean, lacking, followed), met
 
     whole = Algorithm(init_server, clients.init, broadcast, clients.update, Sum(lift, finish), server_update,
-                      clients.model, adopt=adopted, needs=centre.needs, diagnostics=Diagnostics(
+                      clients.model, adopt=mark_as_acted, needs=centre.needs, diagnostics=Diagnostics(
                           lambda server: {"central_gradient": norm(server.central_gradient),
                                           "federated_gradient": norm(server.federated_gradient)},
                           probe=dissimilarity_probe(problem, local.batch_size, central.central_batch_size),

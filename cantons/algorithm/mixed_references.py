@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from cantons.aggregate import NO_UPLOADS, mean_of_uploads
 from cantons.algorithm.mixed import TEN_STEPS, Server, Serving, clients_of
 from cantons.algorithm.parts.centre import CentralWork, centre_of
-from cantons.algorithm.parts.fitting import adopted
+from cantons.algorithm.parts.fitting import mark_as_acted
 from cantons.algorithm.parts.training import LocalOptimizer, LocalWork, is_batch
 from cantons.algorithm.parts.trees import add
 from cantons.algorithm.parts.tuning import NAMES_DIVERGED
@@ -83,7 +83,7 @@ def sequential(problem: Problem, population: int, *, central_rounds: Count = 10,
         return moved._replace(round=server.round + 1)
 
     return Algorithm(init_server, clients.init, clients.broadcast, clients.update, clients.averages, server_update,
-                     clients.model, adopt=adopted, needs=centre.needs, diagnostics=NAMES_DIVERGED)
+                     clients.model, adopt=mark_as_acted, needs=centre.needs, diagnostics=NAMES_DIVERGED)
 
 
 @algorithm
@@ -124,4 +124,4 @@ def example_transfer(problem: Problem, population: int, *, local: Flat[LocalWork
         return server._replace(shared=shared, optimizer_state=state, round=server.round + 1)
 
     return Algorithm(init_server, clients.init, broadcast, clients.update, clients.averages, server_update,
-                     clients.model, adopt=adopted, needs=centre.needs, diagnostics=NAMES_DIVERGED)
+                     clients.model, adopt=mark_as_acted, needs=centre.needs, diagnostics=NAMES_DIVERGED)

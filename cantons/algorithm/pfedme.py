@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from cantons.aggregate import mean
 from cantons.algorithm.parts.schedule import StepSize, as_schedule
 from cantons.algorithm.parts.trees import add, norm, norm_squared, scale, subtract
-from cantons.algorithm.parts.tuning import TunerTable, name_diverged, round_of, tuner_of
+from cantons.algorithm.parts.tuning import TunerTable, name_diverged, read_tuner, round_of, tuner_of
 from cantons.algorithm.parts.whole_model import advise_whole_model
 from cantons.protocol import Algorithm, Array, Average, Averages, Diagnostics, PersonalModel, Problem, PyTree
 from cantons.ranges import Count, Positive
@@ -69,7 +69,8 @@ def pfedme(problem: Problem, population: int, *, penalty: Positive = 1.0, step_s
         shared, private = problem.init(key)
         return shared, (shared, private)
 
-    (tune, needs), round_for = tuner_of(problem._replace(loss=near, init=init_parts), tuner), round_of(tuner)
+    tune, needs = tuner_of(problem._replace(loss=near, init=init_parts), tuner)
+    round_for = round_of(read_tuner(tuner))
 
     def init_server(key, shared, private):
         return Server(shared, jnp.zeros((), jnp.int32))

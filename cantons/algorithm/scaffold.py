@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from cantons.aggregate import divided
 from cantons.algorithm.parts.averaging import Averaging
-from cantons.algorithm.parts.fitting import adopted, fitter
+from cantons.algorithm.parts.fitting import fitter, mark_as_acted
 from cantons.algorithm.parts.schedule import as_schedule
 from cantons.algorithm.parts.training import LocalWork, Work, trainer
 from cantons.algorithm.parts.trees import add, norm, scale, subtract, zeros
@@ -111,7 +111,7 @@ def scaffold(problem: Problem, population: int, *, option: Literal["I", "II"] = 
         return fit(key, message.shared, client.private, data, client.visits)
 
     return Algorithm(init_server, init_client, broadcast, client_update, Sum(lift, finish), server_update, model,
-                     adopt=adopted, needs=Needs(counts_once=True), diagnostics=Diagnostics(
+                     adopt=mark_as_acted, needs=Needs(counts_once=True), diagnostics=Diagnostics(
                          server=lambda server: {"control_norm": norm(server.control)},
                          client=lambda message, client, model, data: {
                              "control_drift": norm(subtract(client.own_control, message.control))},

@@ -17,7 +17,7 @@ OTHERS = tuple(str(PACKAGE / part) for part in (
     "checks", "data", "engine", "models", "problem", "study", "protocol", "recipe.py", "shuffle.py")) + tuple(
     sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))
 FUNCTIONS = ("init_server", "init_client", "broadcast", "client_update", "server_update", "model", "receive", "request",
-             "select", "note", "score", "idle_upload")
+             "select", "note", "score", "idle_upload", "adopt")
 # What to do about mistakes that JAX names by their kind.
 ADVICE = {
     "TracerBoolConversionError": "a value that is computed cannot decide an `if` or a `while`: use jnp.where or "

@@ -76,6 +76,7 @@ def _call_each(case: Case, algorithm: Algorithm, call: Callable[..., Any]) -> No
     data = train.client(0).at(key, jnp.zeros((), jnp.int32), 1, "cycle") if case.clocks else train.client(0)
     server = call("init_server", algorithm.init_server, key, *parts)
     client = call("init_client", algorithm.init_client, key, *parts)
+    call("adopt", algorithm.adopt, client)
     message = call("broadcast", lambda key, server: algorithm.broadcast(key, server, central), key, server)
     request = call("request", lambda key, client: algorithm.request(key, client, data), key, client)
     sent = call("select", algorithm.select, message, request)

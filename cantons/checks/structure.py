@@ -65,6 +65,11 @@ def aggregate_is_a_sum_a_stack_or_averages(case: Case) -> None:
 
 def a_client_keeps_the_structure_and_the_types_of_its_state(case: Case) -> None:
     def judge(walk: Walk) -> None:
+        found = _difference(walk.client, jax.eval_shape(walk.algorithm.adopt, walk.client))
+        if found:
+            raise Failed(f"`adopt` should return a state like the one of `init_client`, and {found}; return the same "
+                         "fields, each with the type and shape it began with. Whoever replaces `init_client` of an "
+                         "algorithm replaces its `adopt` too")
         found = _difference(walk.client, walk.heard)
         if found:
             raise Failed(f"`receive` should return a state like the one of `init_client`, and {found}; return the same "

@@ -38,6 +38,8 @@ def starting_point(problem: Problem, key: Key, initial: Start | tuple[PyTree, Py
         return Start(*jax.jit(problem.init)(key))
     initial = Start(*initial)
     shared, private = _as_wanted(initial[:2], shapes[:2])
+    if initial.privates is not None:
+        initial = initial._replace(privates=_in_places(initial.privates, shapes[1]))
     # Copied, because a run donates its state to the next block and must not eat the caller's arrays.
     return jax.tree.map(jnp.array, floats(jax.device_get(initial._replace(shared=shared, private=private))))
 
@@ -49,12 +51,16 @@ def bytes_of(tree: PyTree) -> int:
 
 def initial_clients(algorithm: Algorithm, key: Key, parts: Start | tuple[PyTree, PyTree], ids: Array) -> PyTree:
     """One row per client, from the common (shared, private) starting point or from private parts of their own."""
-    shared, private, privates = Start(*parts)
+    shared, private, privates, own = Start(*parts)
     if privates is None:
         return jax.vmap(algorithm.init_client, in_axes=(0, None, None))(keyed(key, ids), shared, private)
     _check_rows(privates, private, len(ids))
-    return jax.vmap(lambda key, private: algorithm.adopt(algorithm.init_client(key, shared, private)))(
-        keyed(key, ids), privates)
+
+    def begin(key, private, own):
+        client = algorithm.init_client(key, shared, private)
+        return jax.tree.map(lambda adopted, fresh: jnp.where(own, adopted, fresh), algorithm.adopt(client), client)
+
+    return jax.vmap(begin)(keyed(key, ids), privates, jnp.ones(len(ids), bool) if own is None else own)
 
 
 def keeps_private(algorithm: Algorithm, parts: tuple[PyTree, PyTree]) -> bool:
@@ -108,7 +114,15 @@ def _as_wanted(given: PyTree, wanted: PyTree) -> PyTree:
         if shape != right:
             raise InputError(f"initial has shape {shape} at {path} where the problem has {right}; "
                              "give a pair (shared, private) like the one problem.init returns.")
-    return jax.tree.unflatten(jax.tree.structure(wanted), [here[path] for path in there])
+    return _in_places(given, wanted)
+
+
+def _in_places(given: PyTree, wanted: PyTree) -> PyTree:
+    """The arrays of `given` as `wanted` has them, whatever stands in places without an array; as it is if any lacks."""
+    here = {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(given)}
+    there = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(wanted)]
+    return jax.tree.unflatten(jax.tree.structure(wanted), [here[path] for path in there]) if (
+        set(here) == set(there)) else given
 
 
 def _check_rows(privates: PyTree, private: PyTree, population: int) -> None:

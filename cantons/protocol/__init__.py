@@ -42,7 +42,7 @@ from cantons.protocol.algorithm import (
     Receipt,
     Recipe,
     Theory,
-    as_begun,
+    begin_alike,
     everything,
     keep,
     no_advice,
@@ -94,6 +94,6 @@ __all__ = [
     "GroupLoss", "Groups", "Job", "Key", "Message", "Needs", "Online", "Parts", "PersonalModel", "Plan",
     "Population", "Probe", "Problem", "Progress", "PyTree", "Receipt", "Recipe", "Report", "Residual", "Rule",
     "Scores", "Server", "Session", "SetMetric", "Snapshot", "Stack", "StackRule", "Start", "State", "Sum", "SumRule",
-    "TableRows", "Tables", "Theory", "Upload", "adds", "as_begun", "everything", "keep", "no_advice", "no_remarks",
+    "TableRows", "Tables", "Theory", "Upload", "adds", "begin_alike", "everything", "keep", "no_advice", "no_remarks",
     "no_request", "nothing_noted", "stateless",
 ]

@@ -29,7 +29,7 @@ def keep(message: PyTree, receipt: Receipt, client: PyTree) -> PyTree:
     return client
 
 
-def as_begun(client: PyTree) -> PyTree:
+def begin_alike(client: PyTree) -> PyTree:
     """The default `adopt`: a client is the same whether its private part was trained before or not."""
     return client
 
@@ -137,7 +137,7 @@ class Algorithm(NamedTuple):
     note: Callable[[Key, Message, Client, Data], PyTree] = nothing_noted  # with an upload; `receive` gets it back
     score: Callable[[Key, Message, Client, Data], dict[str, Array]] | None = None  # online: what a step is charged
     idle_upload: Callable[[Message, Client], Upload] | None = None  # online: what a client without examples sends
-    adopt: Callable[[Client], Client] = as_begun  # of one that begins with a private part from an earlier run
+    adopt: Callable[[Client], Client] = begin_alike  # of one that begins with a private part from an earlier run
     needs: Needs = Needs()
     theory: Theory | None = None  # for the regret to be measured in its set, and held against its bound
     diagnostics: Diagnostics = Diagnostics()

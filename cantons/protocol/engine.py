@@ -59,6 +59,7 @@ class Start(NamedTuple):
     shared: PyTree
     private: PyTree  # of the clients, and of new ones
     privates: PyTree = None  # or one row for each client; new ones have `private`
+    own: Any = None  # [clients], bool: whose row is what an earlier run learned for it; None: everyone's
 
 
 class Snapshot(NamedTuple):

@@ -34,7 +34,7 @@ def start_from(initial: Initial, run: Parts, data: Federation, notice: Callable[
         initial = initial.model
     if isinstance(initial, Trained):
         return _continued(initial, run, data, notice)
-    if not isinstance(initial, tuple) or len(initial) not in (2, 3):
+    if not isinstance(initial, tuple) or len(initial) not in (2, 3, 4):
         raise InputError(f"initial is a {type(initial).__name__}; give a result, a model that load gave, a run folder, "
                          "or a pair (shared, private).")
     return Start(*initial)
@@ -59,10 +59,12 @@ def _continued(trained: Trained, run: Parts, data: Federation, notice: Callable[
     if new:
         notice(f"these parameters begin anew, because the run before has none: {_listed(new)}.")
     shared, private = _moved(moves, fresh, before)
-    if not jax.tree.leaves(private) or trained.is_one_model() or not keeps_private(run.algorithm, fresh):
+    learned = any(source is not None and source[0] for source in moves[1].values())  # by each client for itself
+    if not learned or trained.is_one_model() or not keeps_private(run.algorithm, fresh):
         return Start(shared, private)
     rows = trained.of_clients(lambda *model: _moved(moves, fresh, model)[1])
-    return Start(shared, private, _by_name(rows, private, trained.data.clients.names, data.clients.names, notice))
+    privates, own = _by_name(rows, private, trained.data.clients.names, data.clients.names, notice)
+    return Start(shared, private, privates, own)
 
 
 def _moves(before: Pair, after: Pair) -> list[dict[str, tuple[int, str] | None]]:
@@ -108,8 +110,11 @@ def _moved(moves: Sequence[dict[str, tuple[int, str] | None]], fresh: Pair, mode
 
 
 def _by_name(rows: PyTree, private: PyTree, before: Sequence[str], after: Sequence[str],
-             notice: Callable[[str], None]) -> PyTree:
-    """The rows of the clients that both runs have, in the order of the new one; the others have the common one."""
+             notice: Callable[[str], None]) -> tuple[PyTree, np.ndarray]:
+    """The rows of the clients that both runs have, in the order of the new one, and who they are.
+
+    The others have the common private part.
+    """
     places = {name: place for place, name in enumerate(before)}
     strangers = [name for name in after if name not in places]
     if strangers:
@@ -120,7 +125,7 @@ def _by_name(rows: PyTree, private: PyTree, before: Sequence[str], after: Sequen
     def arranged(leaf: Any, common: Any) -> np.ndarray:
         return np.concatenate([leaf, np.asarray(common, leaf.dtype)[None]])[order]
 
-    return jax.tree.map(arranged, rows, jax.device_get(private))
+    return jax.tree.map(arranged, rows, jax.device_get(private)), order < len(before)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -79,6 +79,21 @@ def test_private_parts_from_an_earlier_run_are_what_clients_predict_with(rows):
                                    first.final["train.personal.loss.mean"], rtol=1e-5, err_msg=recipe.name)
 
 
+@pytest.mark.parametrize("recipe", [
+    ct.fedalt(step_size=1e-9, private_step_size=0.1), ct.independent(parts="private", step_size=0.1),
+    ct.independent(parts="private", tuner="exact")], ids=["fedalt", "alone", "tuned"])
+def test_who_was_not_in_an_earlier_run_is_fitted_whoever_else_was(rows, recipe):
+    names = rows.clients.names
+    few = ct.from_clients({name: [np.asarray(part)[:20] for part in rows.train.client(number).full()[:2]]
+                           for number, name in enumerate(names[:3])}, test=0)
+    first = ct.run(residual(few), few, recipe, rounds=2)
+    with_own, without = (ct.run(residual(rows), rows, recipe, rounds=1, cohort=1, initial=initial).clients[
+        "train.personal.loss"] for initial in (first, first.model.parts()))
+    np.testing.assert_allclose(with_own[3:], without[3:], rtol=1e-6)
+    if recipe.options.get("tuner") is None:
+        assert (np.abs(with_own[:3] / without[:3] - 1) > 1e-3).sum() >= 2  # one may have acted, and so have its own
+
+
 def test_a_client_of_l2gd_that_never_acted_begins_at_the_mean():
     """400 clients alike, of which four act in a round: the mean must not be drawn back to where all began."""
     data = ct.from_clients({f"c{number}": (np.ones((1, 1)), np.ones(1)) for number in range(400)}, test=0)
@@ -139,6 +154,14 @@ def test_only_tuners_with_a_schedule_are_told_the_round(rows):
     sizes = [ct.run(residual(rows), rows, ct.ffgg(tuner={"name": "gd", "step_size": size}), rounds=1).summary[
         "down_bytes_per_message"] for size in (0.2, HALVED)]
     assert sizes[1] == sizes[0] + 4
+
+
+@pytest.mark.parametrize("options, words", [
+    ({"step_size": 0.3}, "step_size is of local steps, and a tuner takes their place"),
+    ({"epochs": 3, "clip_norm": 1.0, "fit_epochs": 9}, "epochs and clip_norm and fit_epochs are of local steps")])
+def test_steps_beside_a_tuner_that_takes_their_place_are_refused(rows, options, words):
+    with pytest.raises(ct.InputError, match=words):
+        ct.run(residual(rows), rows, ct.independent(parts="private", tuner="lbfgs", **options), rounds=1)
 
 
 def test_a_tuner_in_place_of_local_steps_is_for_private_parts(rows):

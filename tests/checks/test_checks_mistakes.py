@@ -41,6 +41,7 @@ EXPECTED = {
     "real_in_a_whole": (client_structure, r"its \.visits is int32 \(\) there and float\d+ \(\) here; return the same"),
     "other_structure": (client_structure, r"it has \.extra; return the same fields.*clients of unequal size"),
     "other_kind": (client_structure, r"it lacks \.private.* and has \['private'\].*; return the same fields"),
+    "adopts_another": (client_structure, "`adopt` should return a state like the one of `init_client`, and it lacks"),
     "no_pair": (client_structure, "`client_update` returns a dict; return a pair"),
     "growing": (client_structure, r"its \.visits is int32 \(\) there and int32 \(3,\) here"),
     "no_shared": (field_shared, "returns a NoShared without a field `shared`; return a NamedTuple"),

@@ -119,6 +119,10 @@ def no_pair(base, problem):
     return with_update(base, lambda upload, client, data: upload)
 
 
+def adopts_another(base, problem):
+    return base._replace(adopt=lambda client: {"private": client.private})
+
+
 def growing(base, problem):
     return with_update(base, lambda upload, client, data: (upload, client._replace(
         visits=jnp.zeros(3, jnp.int32))))
@@ -240,9 +244,9 @@ def refuses_everything(base, problem):
 NO_MISTAKES = {"plain_numbers": plain_numbers}
 MISTAKES = {function.__name__: function for function in (
     unfitted, badly_fitted, size_is_a_number, real_in_a_whole, loops_over_its_size, other_structure, other_kind,
-    no_pair, growing, no_shared, shared_in_a_dict, server_loses_its_state, rule_as_aggregate, function_as_aggregate,
-    unbuilt_rule, swapped_model, if_on_a_value, wrong_shapes, too_few_arguments, counts_calls, draws_outside,
-    changes_its_argument, asks_with_its_private_part, silent_clients_learn,
+    adopts_another, no_pair, growing, no_shared, shared_in_a_dict, server_loses_its_state, rule_as_aggregate,
+    function_as_aggregate, unbuilt_rule, swapped_model, if_on_a_value, wrong_shapes, too_few_arguments, counts_calls,
+    draws_outside, changes_its_argument, asks_with_its_private_part, silent_clients_learn,
     refuses_everything)}
 
 

@@ -140,6 +140,16 @@ def test_private_parts_find_their_clients_by_name_and_strangers_begin_with_the_c
     everybody, common = start(OUTPUT, personal).privates["layer1"]["weight"], begun.private["layer1"]["weight"]
     for name, weight in zip(fewer.clients.names, begun.privates["layer1"]["weight"], strict=True):
         np.testing.assert_array_equal(weight, common if name == "stranger" else everybody[NAMES.index(name)])
+    np.testing.assert_array_equal(begun.own, [name != "stranger" for name in fewer.clients.names])
+
+
+def test_a_private_part_that_nobody_learned_alone_is_nobodys_own(personal):
+    """The last layer was private and the first shared; where they change places, all begin alike and are fitted."""
+    turned = ct.classification(DATA, ct.mlp(hidden=(3,)), split="input")
+    begun = start(turned, personal, recipe=TUNING)
+    assert begun.privates is None
+    partly = ct.classification(DATA, ct.mlp(hidden=(3,)), split="all")
+    assert start(partly, personal, recipe=TUNING).own.all()
 
 
 def test_a_run_folder_and_its_model_begin_a_run_as_its_result_does(pretrained):
@@ -154,6 +164,8 @@ def test_private_parts_of_other_shapes_are_refused():
     rows = jax.tree.map(lambda leaf: np.stack([np.asarray(leaf)] * 2), private)
     with pytest.raises(ct.InputError, match=r"initial.privates has the shapes \(2, 3\)"):
         ct.run(OUTPUT, DATA, TUNING, rounds=1, initial=Start(shared, private, rows))
+    with pytest.raises(ct.InputError, match=r"initial.privates has the shapes"):
+        ct.run(OUTPUT, DATA, TUNING, rounds=1, initial=Start(shared, private, {"layer9": rows}))
     with pytest.raises(ct.InputError, match="initial is a int; give a result"):
         ct.run(OUTPUT, DATA, TUNING, rounds=1, initial=3)
 

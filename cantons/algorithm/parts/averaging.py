@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import optax
 
 from cantons.aggregate import weighted_mean
-from cantons.algorithm.parts.fitting import adopted, fitter
+from cantons.algorithm.parts.fitting import fitter, mark_as_acted
 from cantons.algorithm.parts.schedule import as_schedule
 from cantons.algorithm.parts.select_rows import ALL_ROWS, Rows, select_rows
 from cantons.algorithm.parts.training import Adjust, LocalOptimizer, LocalWork, Work, trainer
@@ -101,6 +101,6 @@ def averaging(
         return fit(key, message.shared, client.private, data, client.visits)
 
     averages = Averages(lambda upload: Average(upload.change, upload.weight), weighted_mean().build())
-    whole = Algorithm(init_server, init_client, broadcast, client_update, averages, server_update, model, adopt=adopted,
-                      diagnostics=Diagnostics(client=diagnose, remarks=name_diverged))
+    whole = Algorithm(init_server, init_client, broadcast, client_update, averages, server_update, model,
+                      adopt=mark_as_acted, diagnostics=Diagnostics(client=diagnose, remarks=name_diverged))
     return select_rows(whole, problem, local.work, optimizer, selecting.rows)

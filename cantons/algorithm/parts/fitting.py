@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from cantons.algorithm.parts.schedule import StepSize
 from cantons.algorithm.parts.training import PLAIN_STEPS, LocalOptimizer, Loss, Trained, Work
 from cantons.algorithm.parts.tuners import by_steps
-from cantons.algorithm.parts.tuning import Tuned, tune_with, unless_diverged
+from cantons.algorithm.parts.tuning import Tuned, fall_back_if_diverged, tune_with
 from cantons.protocol import Array, Data, Key, PersonalModel, PyTree
 
 Fit = Callable[[Key, PyTree, PyTree, Data, Array], PersonalModel]
@@ -29,13 +29,13 @@ def fitter(loss: Loss, work: Work, step_size: StepSize, optimizer: LocalOptimize
     def fit(key: Key, shared: PyTree, private: PyTree, data: Data, visits: Array) -> PersonalModel:
         if not jax.tree.leaves(private):
             return PersonalModel(shared, private)
-        fitted: Tuned = jax.lax.cond(visits == 0, lambda: tune(key, shared, private, data), lambda: as_it_is(private))
+        fitted: Tuned = jax.lax.cond(visits == 0, lambda: tune(key, shared, private, data), lambda: keep_part(private))
         return PersonalModel(shared, fitted.private, numbers_of(fitted))
 
     return fit
 
 
-def whole_model(loss: Loss, work: Work, key: Key, data: Data, began: tuple[PyTree, PyTree],
+def fit_whole_model(loss: Loss, work: Work, key: Key, data: Data, began: tuple[PyTree, PyTree],
                 train: Callable[[], Trained], visits: Array | int = 0,
                 own: tuple[PyTree, PyTree] | None = None) -> PersonalModel:
     """The whole model that a client predicts with: its `own`, or if it has never acted what `train` gives.
@@ -44,20 +44,20 @@ def whole_model(loss: Loss, work: Work, key: Key, data: Data, began: tuple[PyTre
     """
     def first_time() -> Tuned:
         trained = train()
-        return unless_diverged(work, key, data, lambda parts, batch: loss(parts[0], parts[1], batch), began,
-                               (trained.shared, trained.private))
+        return fall_back_if_diverged(work, key, data, lambda parts, batch: loss(parts[0], parts[1], batch), began,
+                                     (trained.shared, trained.private))
 
-    fitted = first_time() if own is None else jax.lax.cond(visits == 0, first_time, lambda: as_it_is(own))
+    fitted = first_time() if own is None else jax.lax.cond(visits == 0, first_time, lambda: keep_part(own))
     shared, private = fitted.private
     return PersonalModel(shared, private, numbers_of(fitted))
 
 
-def adopted(client: Any) -> Any:
+def mark_as_acted(client: Any) -> Any:
     """A client whose private part was trained before the run: it has acted, and keeps what it learned."""
     return client._replace(visits=jnp.ones_like(client.visits))
 
 
-def as_it_is(part: PyTree) -> Tuned:
+def keep_part(part: PyTree) -> Tuned:
     return Tuned(part, jnp.zeros((), bool))
 
 

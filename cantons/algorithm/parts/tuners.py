@@ -55,16 +55,15 @@ def optimizer(optimizer: Optimizer = "adam", steps: Count = 10, batch_size: Coun
 
 
 @checked
-def cg(steps: Count | None = None, tolerance: NonNegative = 0.0) -> Tuner:
+def cg(steps: Count | None = None, tolerance: NonNegative | None = None) -> Tuner:
     """Conjugate gradients, for losses that are quadratic in the private part: so many steps, or to a tolerance.
 
     Without a count there are 10 steps, and with a tolerance as many as it takes, at most one for each number of the
-    private part. With all of them, and a tolerance of 0, the solution is exact: the nearest to the start, if there are
-    several.
+    private part. With all of them, as a tolerance of 0 has it, the solution is exact: the nearest to the start, if
+    there are several.
     """
     def solve(objective: Objective, start: Array) -> Array:
-        plain = isinstance(tolerance, int | float) and not tolerance  # else it may be traced, which is no number yet
-        most = steps or (CG_STEPS if plain else start.size)
+        most = steps or (CG_STEPS if tolerance is None else start.size)
         return start + conjugate_gradients(_curve(objective, start), jax.grad(objective)(start), most, tolerance)
 
     return Tuner(_on_all_examples(solve), quadratic=True)

@@ -66,13 +66,14 @@ def tune_with(loss: Loss, tuner: Tuner) -> Tune:
         if not jax.tree.leaves(private):
             return Tuned(private, jnp.zeros((), bool))
         found = solve(key, shared, private, data, round)
-        return unless_diverged(tuner.work, key, data, lambda part, batch: loss(shared, part, batch), private, found)
+        return fall_back_if_diverged(tuner.work, key, data, lambda part, batch: loss(shared, part, batch), private,
+                                     found)
 
     return tune
 
 
-def unless_diverged(work: Work | None, key: Key, data: Data, loss: Callable[[PyTree, Batch], Array], before: PyTree,
-                    after: PyTree) -> Tuned:
+def fall_back_if_diverged(work: Work | None, key: Key, data: Data, loss: Callable[[PyTree, Batch], Array],
+                          before: PyTree, after: PyTree) -> Tuned:
     """What tuning ended with, or what it began with if it diverged.
 
     `work` is that of steps of a given length. After such work on batches, some examples are drawn anew to judge by;
@@ -87,10 +88,9 @@ def unless_diverged(work: Work | None, key: Key, data: Data, loss: Callable[[PyT
     return Tuned(choose(sound, after, before), ~sound)
 
 
-def round_of(table: Any) -> Callable[[Array], Array | None]:
+def round_of(tuner: Tuner) -> Callable[[Array], Array | None]:
     """What a message tells a tuner of the round: the number, if its steps have a schedule, or nothing."""
-    scheduled = read_tuner(table).scheduled
-    return lambda round: round if scheduled else None
+    return lambda round: round if tuner.scheduled else None
 
 
 def descent_step(table: Any) -> StepSize | None:
