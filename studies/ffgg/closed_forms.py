@@ -73,10 +73,15 @@ class Quadratics:
         return np.linalg.solve(*self.mean)
 
     @cached_property
+    def sharp(self) -> float:
+        """L of the constants, also where nothing is private."""
+        return _largest(self.S)
+
+    @cached_property
     def constants(self) -> Constants:
         whole, cross, curvature = self.blocks
         return Constants(
-            _largest(self.S), float(np.linalg.eigvalsh(self.mean[0])[0]), _largest(self.hessians), _largest(whole),
+            self.sharp, float(np.linalg.eigvalsh(self.mean[0])[0]), _largest(self.hessians), _largest(whole),
             _largest(curvature), float(np.linalg.eigvalsh(curvature)[:, 0].min()),
             float(np.linalg.norm(cross, 2, axis=(1, 2)).max()))
 

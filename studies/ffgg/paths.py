@@ -61,6 +61,18 @@ def follow(problem: Problem, data: ct.Federation, recipes: Sequence[Recipe], loo
     return np.swapaxes(np.array(found), 0, 1)
 
 
+def gradient_norms(data: ct.Federation, known: Quadratics, rows: int, rounds: int) -> tuple[float, float]:
+    """What the library tells as `clients.gradient_norm.mean` before the first round of FFGG and after the last.
+
+    In the paper's sums: the mean of |F_m| over clients. Steps are 1.8 / L, and w is tuned by 20 conjugate gradients.
+    """
+    recipe = ct.ffgg(step_size=1.8 * rows / known.sharp, tuner={"name": "cg", "steps": 20})
+    result = ct.run(in_parts(data, known.shared), data, recipe, rounds=rounds, evaluate_every=rounds,
+                    precision="float64", progress=None)
+    first, last = (rows * row["clients.gradient_norm.mean"] for row in (result.history[0], result.final))
+    return first, last
+
+
 def follow_events(G: np.ndarray, h: np.ndarray, events: Events, step_sizes: Sequence[float]) -> np.ndarray:
     """theta after every event, from 0, where client m answers theta with G_m theta - h_m: [events + 1, steps, numbers].
 

@@ -13,7 +13,7 @@ from cantons.engine.init import seed_keys
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "studies" / "ffgg"))
 from closed_forms import Quadratics
-from paths import follow, follow_events, in_parts, in_whole, tuned_exactly
+from paths import follow, follow_events, gradient_norms, in_parts, in_whole, tuned_exactly
 
 ROWS, SHARED, PRIVATE, TAU = 30, 5, 3, 4
 
@@ -69,6 +69,26 @@ def test_asynchronous_ffgg_follows_its_closed_form(made):
     path = follow(in_parts(data, SHARED), data, [recipe], (0, 5, 12), SHARED, clock=clock)[0]
     np.testing.assert_allclose(path, expected[[0, 5, 12], 0], atol=1e-12)
     assert events.delays.max() > 0 and np.abs(expected[12, 1] - path[-1]).max() > 1e-3
+
+
+@pytest.mark.parametrize("private", [0, PRIVATE, SHARED + PRIVATE - 1])
+def test_gradient_norms_tell_the_split_at_the_start_and_at_the_solution(private):
+    """Section 4.3: at the solution |F_m| is 0 once what differs between clients is private, and not before."""
+    data = ct.synthetic_least_squares(4, rows=ROWS, shared=SHARED, private=PRIVATE)
+    known = Quadratics(data, SHARED + PRIVATE - private, ROWS)
+    start, end = gradient_norms(data, known, ROWS, rounds=1000)
+    assert start == pytest.approx(np.linalg.norm(known.s, axis=1).mean(), rel=1e-8)
+    expected = np.linalg.norm(known.operators(known.solution), axis=1).mean()
+    assert end == pytest.approx(expected, rel=1e-6, abs=1e-8)
+    assert expected < 1e-10 if private >= PRIVATE else expected > 0.1
+
+
+def test_where_nothing_is_shared_the_gradient_is_0_and_ffgg_refuses_to_run():
+    data = ct.synthetic_least_squares(4, rows=ROWS, shared=SHARED, private=PRIVATE)
+    known = Quadratics(data, 0, ROWS)
+    assert (np.linalg.norm(known.s, axis=1) == 0).all() and known.s.shape == (4, 0)
+    with pytest.raises(ct.InputError, match="ffgg needs a shared part"):
+        ct.run(in_parts(data, 0), data, ct.ffgg(), rounds=1, progress=None)
 
 
 def test_local_gradient_descent_follows_its_closed_form_and_ends_in_its_limit(made):
