@@ -1,11 +1,12 @@
 """Figures 1 and 2 of "Partially Personalized Federated Learning: Breaking the Curse of Data Heterogeneity".
 
-    python studies/ffgg/figures.py [--quick] [--parts tuners methods limits zeta] [--out DIR]
+    python studies/ffgg/figures.py [--quick] [--parts tuners tolerance methods limits zeta] [--out DIR]
 
 Mishchenko et al., sections 5.1, 5.2 and E.1: least squares in theta and w. Every curve is |F(theta)|, the norm of the
 mean over clients of F_m(theta) = S_m theta - s_m, from closed forms at the library's theta; 1 is where it begins.
 
 tuners: Figure 1a, FFGG with tau steps of conjugate gradients, and of gradient descent, and exact.
+tolerance: conjugate gradients to a tolerance, which SciPy's have where they are not told otherwise.
 methods: Figures 1b to 1d, FFGG beside Local GD, SCAFFOLD and L2GD with tau local steps, and FedAlt and FedSim with the
 fewest; with the step sizes of theory, and with the best of four (of four penalties, for L2GD) by |F| in the end.
 limits: where these end after many more rounds, by closed forms alone.
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from closed_forms import Quadratics
 from matplotlib import pyplot
-from paths import follow, in_parts, in_whole
+from paths import follow, follow_scipy, in_parts, in_whole
 
 import cantons as ct
 from cantons.protocol import Problem, Recipe
@@ -39,6 +40,7 @@ class Settings(NamedTuple):
     private: int = 50  # d_w
     tuner_rounds: int = 2000
     tuner_steps: tuple[int, ...] = (5, 10, 20, 30, 40)
+    tolerance_rounds: int = 4000
     rounds: int = 200
     every: int = 10
     steps: tuple[int, ...] = (100, 200, 500)  # tau of Figures 1b to 1d
@@ -50,8 +52,9 @@ class Settings(NamedTuple):
     zeta_steps: int = 20
 
 
-QUICK = Settings(clients=4, rows=60, shared=6, private=4, tuner_rounds=20, tuner_steps=(2, 4), rounds=6, every=2,
-                 steps=(3,), zetas=(2.0,), zeta_rows=60, zeta_rounds=6, zeta_steps=3)
+QUICK = Settings(clients=4, rows=60, shared=6, private=4, tuner_rounds=20, tuner_steps=(2, 4), tolerance_rounds=8,
+                 rounds=6, every=2, steps=(3,), zetas=(2.0,), zeta_rows=60,
+                 zeta_rounds=6, zeta_steps=3)
 TARGETS = ("shared", "own")
 TITLES = {"shared": "one theta for all targets", "own": "targets of each client's own"}
 
@@ -119,6 +122,26 @@ def tuners(settings: Settings, out: Path, watch: kit.Watch) -> str:
     kit.save_numbers(out / "figure1a.json", numbers)
     return kit.table(["targets", "tuner", "abs(F) at the end", "relative", "rounds to 1e-2", "1e-4", "1e-6"], rows,
                      numbers=True)
+
+
+def tolerance(settings: Settings, out: Path, watch: kit.Watch) -> str:
+    """Relative |F| at four places, at gamma = 1 / L."""
+    rows, numbers, rounds = [], {}, settings.tolerance_rounds
+    for targets in TARGETS:
+        one = bench(settings, targets=targets)._replace(every=rounds // 4)
+        sharp, most = one.known.constants.sharp, max(settings.tuner_steps)
+        curves = one.curves(in_parts(one.data, one.shared), [ct.ffgg(step_size=one.rows / sharp, tuner={
+            "name": "cg", "steps": most, "tolerance": part}) for part in (0.0, 1e-5)], rounds)
+        watch(f"tolerances, targets {targets}: {curves[:, -1] / curves[:, 0]}")
+        scipy = one.known.norms(follow_scipy(one.known, 1 / sharp, rounds, one.every))
+        for name, curve in zip((f"{most} steps", f"{most} steps, or to 1e-5", "SciPy's, to 1e-5"), [*curves, scipy],
+                               strict=True):
+            numbers[f"{targets} {name}"] = curve
+            rows.append([targets, name, *(f"{value / curve[0]:.2g}" for value in curve[1:])])
+        watch(f"SciPy, targets {targets}: {rows[-1][-1]}")
+    kit.save_numbers(out / "tolerance.json", numbers)
+    return kit.table(["targets", "conjugate gradients", *(f"after {place * (rounds // 4)} rounds"
+                                                          for place in range(1, 5))], rows, numbers=True)
 
 
 # Figures 1b to 1d
@@ -260,7 +283,7 @@ def zeta(settings: Settings, out: Path, watch: kit.Watch) -> str:
 
 
 PARTS: dict[str, Callable[[Settings, Path, kit.Watch], str]] = {
-    "tuners": tuners, "methods": compare, "limits": limits, "zeta": zeta}
+    "tuners": tuners, "tolerance": tolerance, "methods": compare, "limits": limits, "zeta": zeta}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import scipy.sparse.linalg
 from closed_forms import Quadratics
 
 import cantons as ct
@@ -71,6 +72,24 @@ def gradient_norms(data: ct.Federation, known: Quadratics, rows: int, rounds: in
                     precision="float64", progress=None)
     first, last = (rows * row["clients.gradient_norm.mean"] for row in (result.history[0], result.final))
     return first, last
+
+
+def follow_scipy(known: Quadratics, step_size: float, rounds: int, every: int, rtol: float = 1e-5) -> np.ndarray:
+    """theta every so many rounds of FFGG, from 0, where SciPy's conjugate gradients tune w from 0: [looks, numbers].
+
+    1e-5 is what `scipy.sparse.linalg.cg` has where it is not told: it ends once the residual is that part of the
+    right-hand side.
+    """
+    _, cross, curvature = known.blocks
+    theta, found = np.zeros(known.shared), []
+    for number in range(rounds + 1):
+        if number % every == 0:
+            found.append(theta)
+        wanted = known.moments[:, known.shared:] - theta @ cross
+        w = np.array([scipy.sparse.linalg.cg(matrix, vector, rtol=rtol)[0]
+                      for matrix, vector in zip(curvature, wanted, strict=True)])
+        theta = theta - step_size * known.gradients(theta, w).mean(0)
+    return np.array(found)
 
 
 def follow_events(G: np.ndarray, h: np.ndarray, events: Events, step_sizes: Sequence[float]) -> np.ndarray:

@@ -13,7 +13,7 @@ from cantons.engine.init import seed_keys
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "studies" / "ffgg"))
 from closed_forms import Quadratics
-from paths import follow, follow_events, gradient_norms, in_parts, in_whole, tuned_exactly
+from paths import follow, follow_events, follow_scipy, gradient_norms, in_parts, in_whole, tuned_exactly
 
 ROWS, SHARED, PRIVATE, TAU = 30, 5, 3, 4
 
@@ -43,6 +43,21 @@ def test_ffgg_follows_its_closed_forms(made):
     for tuner, expected in (("exact", exact), (gd, tuned)):
         np.testing.assert_allclose(ends(problem, data, ct.ffgg(step_size=ROWS / L, tuner=tuner))[-1], expected,
                                    atol=1e-10)
+
+
+def test_a_tolerance_of_conjugate_gradients_leaves_a_floor_where_that_of_scipy_does(made):
+    data, known = made
+    L, problem, rounds = known.constants.sharp, in_parts(data, SHARED), 2000
+    start, left = known.norms(np.zeros(SHARED)), {}
+    for rtol in (0.0, 0.01):
+        tuner = {"name": "cg", "steps": PRIVATE, "tolerance": rtol}
+        found = ends(problem, data, ct.ffgg(step_size=ROWS / L, tuner=tuner), looks=(3, rounds))
+        left[rtol] = known.norms(found[1]) / start
+        if rtol:
+            scipy = follow_scipy(known, 1 / L, rounds, 1, rtol)
+            np.testing.assert_allclose(found[0], scipy[3], atol=1e-10)
+            assert left[rtol] == pytest.approx(known.norms(scipy[-1]) / start, rel=0.5)
+    assert left[0.0] < 1e-8 < 1e-5 < left[0.01]
 
 
 def test_clients_that_have_tuned_exactly_send_what_those_that_tune_do(made):
