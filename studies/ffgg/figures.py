@@ -1,6 +1,6 @@
 """Figures 1 and 2 of "Partially Personalized Federated Learning: Breaking the Curse of Data Heterogeneity".
 
-    python studies/ffgg/figures.py [--quick] [--parts tuners tolerance methods limits zeta] [--out DIR]
+    python studies/ffgg/figures.py [--quick] [--parts tuners tolerance methods limits local zeta] [--out DIR]
 
 Mishchenko et al., sections 5.1, 5.2 and E.1: least squares in theta and w. Every curve is |F(theta)|, the norm of the
 mean over clients of F_m(theta) = S_m theta - s_m, from closed forms at the library's theta; 1 is where it begins.
@@ -9,7 +9,8 @@ tuners: Figure 1a, FFGG with tau steps of conjugate gradients, and of gradient d
 tolerance: conjugate gradients to a tolerance, which SciPy's have where they are not told otherwise.
 methods: Figures 1b to 1d, FFGG beside Local GD, SCAFFOLD and L2GD with tau local steps, and FedAlt and FedSim with the
 fewest; with the step sizes of theory, and with the best of four (of four penalties, for L2GD) by |F| in the end.
-limits: where these end after many more rounds, by closed forms alone.
+limits: where these end after many more rounds, by closed forms alone; and Local FFGG.
+local: Local FFGG with K steps of both parts after w is tuned exactly, and where it ends.
 zeta: Figure 2, clients whose matrices differ more and more, and what L is read as.
 Each with targets from one theta, which Assumption 2 needs, and with targets of each client's own, as in the paper.
 """
@@ -45,6 +46,8 @@ class Settings(NamedTuple):
     every: int = 10
     steps: tuple[int, ...] = (100, 200, 500)  # tau of Figures 1b to 1d
     penalty: float = 0.1  # L2GD's lambda
+    local_rounds: int = 5000
+    local_steps: tuple[int, ...] = (1, 2, 5)  # K of Local FFGG
     zetas: tuple[float, ...] = (20.0, 40.0, 80.0)
     zeta_rows: int = 1000
     zeta_noise: float = 1e-3  # iota
@@ -53,7 +56,7 @@ class Settings(NamedTuple):
 
 
 QUICK = Settings(clients=4, rows=60, shared=6, private=4, tuner_rounds=20, tuner_steps=(2, 4), tolerance_rounds=8,
-                 rounds=6, every=2, steps=(3,), zetas=(2.0,), zeta_rows=60,
+                 rounds=6, every=2, steps=(3,), local_rounds=6, local_steps=(1, 2), zetas=(2.0,), zeta_rows=60,
                  zeta_rounds=6, zeta_steps=3)
 TARGETS = ("shared", "own")
 TITLES = {"shared": "one theta for all targets", "own": "targets of each client's own"}
@@ -237,9 +240,42 @@ def limits(settings: Settings, out: Path, watch: kit.Watch) -> str:
             found |= {f"Local GD, {word}": known.averaged(size / constants.joint, tau) for word, size in (
                 ("1 / (L_f tau)", 1 / tau), ("0.1 / L_f", 0.1), ("1.8 / L_f", 1.8))}
             found["FFGG"] = np.linalg.solve(*known.tuned_operator(1 / constants.of_private, tau))
+            found |= {f"Local FFGG, K = {steps}": np.linalg.solve(*known.local_operator(
+                1 / constants.of_shared, 1 / constants.of_private, steps, tau)) for steps in settings.local_steps}
             rows += [[targets, str(tau), name, f"{known.norms(point[:settings.shared]):.2g}",
                       f"{known.norms(point[:settings.shared]) / start:.2g}"] for name, point in found.items()]
     return kit.table(["targets", "tau", "method", "abs(F) at the limit", "relative"], rows, numbers=True)
+
+
+def local(settings: Settings, out: Path, watch: kit.Watch) -> str:
+    """gamma = 1 / |H'H + A'A| for theta, since the steps after the first are at a w that was not tuned there."""
+    rows, numbers = [], {}
+    places = np.arange(0, settings.local_rounds + 1, settings.every)
+    figure, plots = pyplot.subplots(1, 2, figsize=(11, 4), layout="constrained", sharey=True)
+    for axes, targets in zip(plots, TARGETS, strict=True):
+        one = bench(settings, targets=targets)
+        known, start = one.known, one.known.norms(np.zeros(one.shared))
+        gamma, gamma_w = 1 / known.constants.of_shared, 1 / known.constants.of_private
+        for steps, colour in zip(settings.local_steps, kit.COLOURS, strict=False):
+            recipe = ct.local_ffgg(step_size=one.rows * gamma, private_step_size=one.rows * gamma_w, steps=steps,
+                                   tuner={"name": "cg", "steps": max(settings.tuner_steps)})
+            curve = one.curves(in_parts(one.data, one.shared), [recipe], settings.local_rounds)[0] / start
+            limit, shorter = (known.norms(np.linalg.solve(*known.local_operator(by * gamma, gamma_w, steps))) / start
+                              for by in (1.0, 0.1))
+            axes.semilogy(places, curve, color=colour, label=f"K = {steps}")
+            if limit > 1e-10:
+                axes.axhline(limit, color=colour, linestyle=":")
+            numbers[f"{targets} {steps}"] = curve
+            rows.append([targets, str(steps), first_below(curve, 1e-6, settings.every), f"{curve[-1]:.2g}",
+                         f"{limit:.2g}", f"{shorter:.2g}"])
+            watch(f"Local FFGG, targets {targets}, K = {steps}: {rows[-1][3]}, the limit {rows[-1][4]}")
+        axes.set(xlabel="round", title=TITLES[targets])
+        axes.legend(fontsize=8)
+    plots[0].set(ylabel="|F| over |F| at the start")
+    kit.save_figure(figure, out / "local.png")
+    kit.save_numbers(out / "local.json", numbers)
+    return kit.table(["targets", "K", "rounds to 1e-6", f"relative abs(F) after {settings.local_rounds} rounds",
+                      "at the limit", "at the limit of a tenth of gamma"], rows, numbers=True)
 
 
 # Figure 2
@@ -283,7 +319,7 @@ def zeta(settings: Settings, out: Path, watch: kit.Watch) -> str:
 
 
 PARTS: dict[str, Callable[[Settings, Path, kit.Watch], str]] = {
-    "tuners": tuners, "tolerance": tolerance, "methods": compare, "limits": limits, "zeta": zeta}
+    "tuners": tuners, "tolerance": tolerance, "methods": compare, "limits": limits, "local": local, "zeta": zeta}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -86,6 +86,46 @@ def test_asynchronous_ffgg_follows_its_closed_form(made):
     assert events.delays.max() > 0 and np.abs(expected[12, 1] - path[-1]).max() > 1e-3
 
 
+@pytest.mark.parametrize("tuner", ["exact", "gd"])
+def test_local_ffgg_follows_its_closed_form(made, tuner):
+    data, known = made
+    gamma, gamma_w = 1 / known.constants.of_shared, 1 / known.constants.of_private
+    table, tau = ("exact", None) if tuner == "exact" else ({"name": "gd", "steps": TAU, "step_size": ROWS * gamma_w},
+                                                           TAU)
+    G, h = known.local_operator(gamma, gamma_w, 3, tau)
+    theta = np.zeros(SHARED)
+    for _ in range(3):
+        theta = theta - (G @ theta - h)
+    recipe = ct.local_ffgg(step_size=ROWS * gamma, private_step_size=ROWS * gamma_w, steps=3, tuner=table)
+    np.testing.assert_allclose(ends(in_parts(data, SHARED), data, recipe)[-1], theta, atol=1e-10)
+
+
+def test_local_ffgg_with_two_steps_stalls_where_targets_are_drawn_per_client(made):
+    """One step after exact tuning finds theta* with any targets; two do where each client is solved there."""
+    data, known = made
+    gamma, gamma_w = 1 / known.constants.of_shared, 1 / known.constants.of_private
+    start = known.norms(np.zeros(SHARED))
+    left = {}
+    for steps in (1, 2):
+        recipe = ct.local_ffgg(step_size=ROWS * gamma, private_step_size=ROWS * gamma_w, steps=steps, tuner="exact")
+        end = ends(in_parts(data, SHARED), data, recipe, looks=(3000,))[-1]
+        np.testing.assert_allclose(end, np.linalg.solve(*known.local_operator(gamma, gamma_w, steps)), atol=1e-8)
+        left[steps] = known.norms(end) / start
+    assert left[1] < 1e-8
+    assert left[2] < 1e-8 if data.spec["targets"] == "shared" else left[2] > 1e-3
+
+
+def test_a_second_step_of_local_ffgg_weighs_each_client_by_a_factor_of_its_own(made):
+    """So theta* stays where it is if all F_m are 0 there, and moves if only their mean is."""
+    _, known = made
+    gamma, gamma_w = 1 / known.constants.of_shared, 1 / known.constants.of_private
+    whole, cross, _ = known.blocks
+    factor = 2 * np.eye(SHARED) - gamma * (whole - gamma_w * cross @ cross.transpose(0, 2, 1))
+    G, h = known.local_operator(gamma, gamma_w, 2)
+    np.testing.assert_allclose(G, gamma * (factor @ known.S).mean(0), atol=1e-10)
+    np.testing.assert_allclose(h, gamma * np.einsum("mij,mj->i", factor, known.s) / len(factor), atol=1e-10)
+
+
 @pytest.mark.parametrize("private", [0, PRIVATE, SHARED + PRIVATE - 1])
 def test_gradient_norms_tell_the_split_at_the_start_and_at_the_solution(private):
     """Section 4.3: at the solution |F_m| is 0 once what differs between clients is private, and not before."""
