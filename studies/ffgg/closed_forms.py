@@ -73,10 +73,15 @@ class Quadratics:
         return np.linalg.solve(*self.mean)
 
     @cached_property
+    def sharp(self) -> float:
+        """L of the constants, also where nothing is private."""
+        return _largest(self.S)
+
+    @cached_property
     def constants(self) -> Constants:
         whole, cross, curvature = self.blocks
         return Constants(
-            _largest(self.S), float(np.linalg.eigvalsh(self.mean[0])[0]), _largest(self.hessians), _largest(whole),
+            self.sharp, float(np.linalg.eigvalsh(self.mean[0])[0]), _largest(self.hessians), _largest(whole),
             _largest(curvature), float(np.linalg.eigvalsh(curvature)[:, 0].min()),
             float(np.linalg.norm(cross, 2, axis=(1, 2)).max()))
 
@@ -114,8 +119,7 @@ class Quadratics:
         """(G, h): with w tuned by gradient descent from 0 client m sends G_m theta - h_m in the place of F_m(theta)."""
         whole, cross, curvature = self.blocks
         J, c = self.fit
-        values, axes = np.linalg.eigh(curvature)
-        learned = axes * (1 - (1 - step_size * values) ** steps)[:, None] @ axes.transpose(0, 2, 1)
+        learned = _learned(curvature, step_size, steps)
         return (whole - cross @ learned @ J,
                 self.moments[:, :self.shared] - np.einsum("mij,mjk,mk->mi", cross, learned, c))
 
@@ -131,10 +135,31 @@ class Quadratics:
 
     def averaged(self, step_size: float, steps: int) -> np.ndarray:
         """The (theta, w) that Local GD ends in, with these local steps."""
-        values, axes = np.linalg.eigh(self.hessians)
-        learned = axes * (1 - (1 - step_size * values) ** steps)[:, None] @ axes.transpose(0, 2, 1)
+        learned = _learned(self.hessians, step_size, steps)
         best = np.linalg.solve(self.hessians, self.moments[..., None])
         return np.linalg.solve(learned.mean(0), (learned @ best).mean(0))[:, 0]
+
+    def local_operator(self, step_size: float, private_step_size: float, steps: int,
+                       tau: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """(G, h): a round of Local FFGG leads theta to theta - (G theta - h), so that it ends where G theta = h.
+
+        w is tuned exactly, or by tau steps of gradient descent from 0. Around a client's best (theta, w) each of the
+        `steps` after that is one and the same matrix. With exact tuning, one step gives `step_size` times S_m, and a
+        second one adds S_m times a factor of the client's own: I - gamma (H'H + A'A - gamma_w A'BB'A).
+        """
+        cut, identity = self.shared, np.eye(self.hessians.shape[1])
+        of_shared = np.diag(identity[:cut].sum(0))
+        (J, c), curvature = self.fit, self.blocks[2]
+        known = np.broadcast_to(identity[cut:, cut:], curvature.shape) if tau is None else (
+            _learned(curvature, private_step_size, tau))
+        after_tuning = np.concatenate([np.broadcast_to(identity[:cut, :cut], self.S.shape), -known @ J], axis=1)
+        from_zero = np.concatenate([0 * self.s, np.einsum("mij,mj->mi", known, c)], axis=1)
+        one_step = (identity - step_size * of_shared @ self.hessians) @ (
+            identity - private_step_size * (identity - of_shared) @ self.hessians)
+        all_steps = np.linalg.matrix_power(one_step, steps)
+        best = np.linalg.solve(self.hessians, self.moments[..., None])[..., 0]
+        ends = best + np.einsum("mij,mj->mi", all_steps, from_zero - best)
+        return identity[:cut, :cut] - (all_steps @ after_tuning).mean(0)[:cut], ends.mean(0)[:cut]
 
     def descended(self, point: np.ndarray, step_size: float, steps: int) -> np.ndarray:
         """Where every client ends that descends on (theta, w) from one point."""
@@ -144,6 +169,12 @@ class Quadratics:
 
 def _largest(matrices: np.ndarray) -> float:
     return float(np.linalg.eigvalsh(matrices)[:, -1].max())
+
+
+def _learned(curvatures: np.ndarray, step_size: float, steps: int) -> np.ndarray:
+    """I - (I - gamma C_m)^steps: how much of the way to the solution gradient descent has gone."""
+    values, axes = np.linalg.eigh(curvatures)
+    return axes * (1 - (1 - step_size * values) ** steps)[:, None] @ axes.transpose(0, 2, 1)
 
 
 def _decayed(curvatures: np.ndarray, step_size: float, steps: int, vectors: np.ndarray) -> np.ndarray:

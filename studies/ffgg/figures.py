@@ -1,14 +1,16 @@
 """Figures 1 and 2 of "Partially Personalized Federated Learning: Breaking the Curse of Data Heterogeneity".
 
-    python studies/ffgg/figures.py [--quick] [--parts tuners methods limits zeta] [--out DIR]
+    python studies/ffgg/figures.py [--quick] [--parts tuners tolerance methods limits local zeta] [--out DIR]
 
 Mishchenko et al., sections 5.1, 5.2 and E.1: least squares in theta and w. Every curve is |F(theta)|, the norm of the
 mean over clients of F_m(theta) = S_m theta - s_m, from closed forms at the library's theta; 1 is where it begins.
 
 tuners: Figure 1a, FFGG with tau steps of conjugate gradients, and of gradient descent, and exact.
+tolerance: conjugate gradients to a tolerance, which SciPy's have where they are not told otherwise.
 methods: Figures 1b to 1d, FFGG beside Local GD, SCAFFOLD and L2GD with tau local steps, and FedAlt and FedSim with the
 fewest; with the step sizes of theory, and with the best of four (of four penalties, for L2GD) by |F| in the end.
-limits: where these end after many more rounds, by closed forms alone.
+limits: where these end after many more rounds, by closed forms alone; and Local FFGG.
+local: Local FFGG with K steps of both parts after w is tuned exactly, and where it ends.
 zeta: Figure 2, clients whose matrices differ more and more, and what L is read as.
 Each with targets from one theta, which Assumption 2 needs, and with targets of each client's own, as in the paper.
 """
@@ -23,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from closed_forms import Quadratics
 from matplotlib import pyplot
-from paths import follow, in_parts, in_whole
+from paths import follow, follow_scipy, in_parts, in_whole
 
 import cantons as ct
 from cantons.protocol import Problem, Recipe
@@ -39,10 +41,13 @@ class Settings(NamedTuple):
     private: int = 50  # d_w
     tuner_rounds: int = 2000
     tuner_steps: tuple[int, ...] = (5, 10, 20, 30, 40)
+    tolerance_rounds: int = 4000
     rounds: int = 200
     every: int = 10
     steps: tuple[int, ...] = (100, 200, 500)  # tau of Figures 1b to 1d
     penalty: float = 0.1  # L2GD's lambda
+    local_rounds: int = 5000
+    local_steps: tuple[int, ...] = (1, 2, 5)  # K of Local FFGG
     zetas: tuple[float, ...] = (20.0, 40.0, 80.0)
     zeta_rows: int = 1000
     zeta_noise: float = 1e-3  # iota
@@ -50,8 +55,9 @@ class Settings(NamedTuple):
     zeta_steps: int = 20
 
 
-QUICK = Settings(clients=4, rows=60, shared=6, private=4, tuner_rounds=20, tuner_steps=(2, 4), rounds=6, every=2,
-                 steps=(3,), zetas=(2.0,), zeta_rows=60, zeta_rounds=6, zeta_steps=3)
+QUICK = Settings(clients=4, rows=60, shared=6, private=4, tuner_rounds=20, tuner_steps=(2, 4), tolerance_rounds=8,
+                 rounds=6, every=2, steps=(3,), local_rounds=6, local_steps=(1, 2), zetas=(2.0,), zeta_rows=60,
+                 zeta_rounds=6, zeta_steps=3)
 TARGETS = ("shared", "own")
 TITLES = {"shared": "one theta for all targets", "own": "targets of each client's own"}
 
@@ -119,6 +125,26 @@ def tuners(settings: Settings, out: Path, watch: kit.Watch) -> str:
     kit.save_numbers(out / "figure1a.json", numbers)
     return kit.table(["targets", "tuner", "abs(F) at the end", "relative", "rounds to 1e-2", "1e-4", "1e-6"], rows,
                      numbers=True)
+
+
+def tolerance(settings: Settings, out: Path, watch: kit.Watch) -> str:
+    """Relative |F| at four places, at gamma = 1 / L."""
+    rows, numbers, rounds = [], {}, settings.tolerance_rounds
+    for targets in TARGETS:
+        one = bench(settings, targets=targets)._replace(every=rounds // 4)
+        sharp, most = one.known.constants.sharp, max(settings.tuner_steps)
+        curves = one.curves(in_parts(one.data, one.shared), [ct.ffgg(step_size=one.rows / sharp, tuner={
+            "name": "cg", "steps": most, "tolerance": part}) for part in (0.0, 1e-5)], rounds)
+        watch(f"tolerances, targets {targets}: {curves[:, -1] / curves[:, 0]}")
+        scipy = one.known.norms(follow_scipy(one.known, 1 / sharp, rounds, one.every))
+        for name, curve in zip((f"{most} steps", f"{most} steps, or to 1e-5", "SciPy's, to 1e-5"), [*curves, scipy],
+                               strict=True):
+            numbers[f"{targets} {name}"] = curve
+            rows.append([targets, name, *(f"{value / curve[0]:.2g}" for value in curve[1:])])
+        watch(f"SciPy, targets {targets}: {rows[-1][-1]}")
+    kit.save_numbers(out / "tolerance.json", numbers)
+    return kit.table(["targets", "conjugate gradients", *(f"after {place * (rounds // 4)} rounds"
+                                                          for place in range(1, 5))], rows, numbers=True)
 
 
 # Figures 1b to 1d
@@ -214,9 +240,42 @@ def limits(settings: Settings, out: Path, watch: kit.Watch) -> str:
             found |= {f"Local GD, {word}": known.averaged(size / constants.joint, tau) for word, size in (
                 ("1 / (L_f tau)", 1 / tau), ("0.1 / L_f", 0.1), ("1.8 / L_f", 1.8))}
             found["FFGG"] = np.linalg.solve(*known.tuned_operator(1 / constants.of_private, tau))
+            found |= {f"Local FFGG, K = {steps}": np.linalg.solve(*known.local_operator(
+                1 / constants.of_shared, 1 / constants.of_private, steps, tau)) for steps in settings.local_steps}
             rows += [[targets, str(tau), name, f"{known.norms(point[:settings.shared]):.2g}",
                       f"{known.norms(point[:settings.shared]) / start:.2g}"] for name, point in found.items()]
     return kit.table(["targets", "tau", "method", "abs(F) at the limit", "relative"], rows, numbers=True)
+
+
+def local(settings: Settings, out: Path, watch: kit.Watch) -> str:
+    """gamma = 1 / |H'H + A'A| for theta, since the steps after the first are at a w that was not tuned there."""
+    rows, numbers = [], {}
+    places = np.arange(0, settings.local_rounds + 1, settings.every)
+    figure, plots = pyplot.subplots(1, 2, figsize=(11, 4), layout="constrained", sharey=True)
+    for axes, targets in zip(plots, TARGETS, strict=True):
+        one = bench(settings, targets=targets)
+        known, start = one.known, one.known.norms(np.zeros(one.shared))
+        gamma, gamma_w = 1 / known.constants.of_shared, 1 / known.constants.of_private
+        for steps, colour in zip(settings.local_steps, kit.COLOURS, strict=False):
+            recipe = ct.local_ffgg(step_size=one.rows * gamma, private_step_size=one.rows * gamma_w, steps=steps,
+                                   tuner={"name": "cg", "steps": max(settings.tuner_steps)})
+            curve = one.curves(in_parts(one.data, one.shared), [recipe], settings.local_rounds)[0] / start
+            limit, shorter = (known.norms(np.linalg.solve(*known.local_operator(by * gamma, gamma_w, steps))) / start
+                              for by in (1.0, 0.1))
+            axes.semilogy(places, curve, color=colour, label=f"K = {steps}")
+            if limit > 1e-10:
+                axes.axhline(limit, color=colour, linestyle=":")
+            numbers[f"{targets} {steps}"] = curve
+            rows.append([targets, str(steps), first_below(curve, 1e-6, settings.every), f"{curve[-1]:.2g}",
+                         f"{limit:.2g}", f"{shorter:.2g}"])
+            watch(f"Local FFGG, targets {targets}, K = {steps}: {rows[-1][3]}, the limit {rows[-1][4]}")
+        axes.set(xlabel="round", title=TITLES[targets])
+        axes.legend(fontsize=8)
+    plots[0].set(ylabel="|F| over |F| at the start")
+    kit.save_figure(figure, out / "local.png")
+    kit.save_numbers(out / "local.json", numbers)
+    return kit.table(["targets", "K", "rounds to 1e-6", f"relative abs(F) after {settings.local_rounds} rounds",
+                      "at the limit", "at the limit of a tenth of gamma"], rows, numbers=True)
 
 
 # Figure 2
@@ -260,7 +319,7 @@ def zeta(settings: Settings, out: Path, watch: kit.Watch) -> str:
 
 
 PARTS: dict[str, Callable[[Settings, Path, kit.Watch], str]] = {
-    "tuners": tuners, "methods": compare, "limits": limits, "zeta": zeta}
+    "tuners": tuners, "tolerance": tolerance, "methods": compare, "limits": limits, "local": local, "zeta": zeta}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import scipy.sparse.linalg
 from closed_forms import Quadratics
 
 import cantons as ct
@@ -59,6 +60,36 @@ def follow(problem: Problem, data: ct.Federation, recipes: Sequence[Recipe], loo
             found.append([one.state.server.shared["layer0"]["weight"][:shared, 0] for one in session.whole(state)])
         session.close()
     return np.swapaxes(np.array(found), 0, 1)
+
+
+def gradient_norms(data: ct.Federation, known: Quadratics, rows: int, rounds: int) -> tuple[float, float]:
+    """What the library tells as `clients.gradient_norm.mean` before the first round of FFGG and after the last.
+
+    In the paper's sums: the mean of |F_m| over clients. Steps are 1.8 / L, and w is tuned by 20 conjugate gradients.
+    """
+    recipe = ct.ffgg(step_size=1.8 * rows / known.sharp, tuner={"name": "cg", "steps": 20})
+    result = ct.run(in_parts(data, known.shared), data, recipe, rounds=rounds, evaluate_every=rounds,
+                    precision="float64", progress=None)
+    first, last = (rows * row["clients.gradient_norm.mean"] for row in (result.history[0], result.final))
+    return first, last
+
+
+def follow_scipy(known: Quadratics, step_size: float, rounds: int, every: int, rtol: float = 1e-5) -> np.ndarray:
+    """theta every so many rounds of FFGG, from 0, where SciPy's conjugate gradients tune w from 0: [looks, numbers].
+
+    1e-5 is what `scipy.sparse.linalg.cg` has where it is not told: it ends once the residual is that part of the
+    right-hand side.
+    """
+    _, cross, curvature = known.blocks
+    theta, found = np.zeros(known.shared), []
+    for number in range(rounds + 1):
+        if number % every == 0:
+            found.append(theta)
+        wanted = known.moments[:, known.shared:] - theta @ cross
+        w = np.array([scipy.sparse.linalg.cg(matrix, vector, rtol=rtol)[0]
+                      for matrix, vector in zip(curvature, wanted, strict=True)])
+        theta = theta - step_size * known.gradients(theta, w).mean(0)
+    return np.array(found)
 
 
 def follow_events(G: np.ndarray, h: np.ndarray, events: Events, step_sizes: Sequence[float]) -> np.ndarray:

@@ -6,7 +6,7 @@ Mishchenko et al., on the least squares of section 5.1 unless something else is 
 descent: Theorem 1 on every path, cohort by cohort, where Assumption 2 holds and where it does not.
 newcomers: Theorem 5: what a new client with few rows gains from theta*, and that theta* has the least expected risk.
 tau: Theorem 6: how many tuning steps it asks for, beside how many suffice.
-split: |F_m| at the start and at the solution, for private parts of all sizes (section 4.3).
+split: |F_m| at the start and at the solution, for private parts of all sizes, from none to all (section 4.3).
 nonlinear: Example 3 with log cosh in the place of squares, where nothing has a closed form.
 """
 
@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from closed_forms import Quadratics
 from matplotlib import pyplot
-from paths import follow, in_parts
+from paths import follow, gradient_norms, in_parts
 
 import cantons as ct
 
@@ -42,6 +42,7 @@ class Settings(NamedTuple):
     noise: float = 0.05
     horizons: tuple[int, ...] = (100, 1000, 10_000)  # R of Theorem 6
     split_step: int = 5
+    split_runs: tuple[int, ...] = (0, 5, 25, 45, 50, 100, 145, 149)
     bent: tuple[int, int, int, int] = (8, 200, 20, 10)  # clients, rows, shared and private numbers of Example 3
     bend: float = 30.0  # k in log cosh(k u) / k^2
     bent_rounds: int = 1000
@@ -49,7 +50,8 @@ class Settings(NamedTuple):
 
 
 QUICK = Settings(clients=4, rows=60, shared=6, private=4, rounds=20, cohorts=(1, 4), seeds=1, newcomers=4,
-                 new_rows=(3, 8), horizons=(10,), split_step=2, bent=(3, 30, 4, 2), bent_rounds=10, bent_tau=(2, 5))
+                 new_rows=(3, 8), horizons=(10,), split_step=2, split_runs=(0, 4, 9), bent=(3, 30, 4, 2),
+                 bent_rounds=10, bent_tau=(2, 5))
 TARGETS = ("shared", "own")
 
 
@@ -189,28 +191,39 @@ def tau(settings: Settings, out: Path, watch: kit.Watch) -> str:
 
 
 def split(settings: Settings, out: Path, watch: kit.Watch) -> str:
-    """Targets from 100 numbers that all clients share and 50 of their own; of 150, the last p are made private."""
+    """Targets from 100 numbers that all clients share and 50 of their own; of 150, the last p are made private.
+
+    By closed forms from none to all of them, and for some p also as FFGG itself tells it, which refuses to run where
+    nothing is shared.
+    """
     width, rows = settings.shared + settings.private, []
     figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
     ends: dict[str, list[float]] = {"at the start": [], "at the solution": []}
+    told: dict[str, list[float]] = {"ffgg, before the first round": [], "ffgg, after the last round": []}
     data, _ = make(settings, targets="shared")
-    sizes = list(range(0, width, settings.split_step))
+    sizes = sorted({*range(0, width + 1, settings.split_step), *settings.split_runs, width})
     for private in sizes:
         known = Quadratics(data, width - private, settings.rows)
         start = np.linalg.norm(known.s, axis=1).mean()
         end = np.linalg.norm(known.operators(known.solution), axis=1).mean()
         for name, value in zip(ends, (start, end), strict=True):
             ends[name].append(float(value))
-        rows.append([str(private), f"{start:.3g}", f"{end:.3g}", f"{end / start:.2g}"])
-    for (name, values), colour in zip(ends.items(), kit.COLOURS, strict=False):
-        axes.semilogy(sizes, values, "o-", color=colour, label=f"{name}")
+        found = gradient_norms(data, known, settings.rows, settings.rounds) if private in settings.split_runs else ()
+        for name, value in zip(told, found, strict=False):
+            told[name].append(value)
+        rows.append([str(private), f"{start:.3g}", f"{end:.3g}", f"{end / start:.2g}" if start else "",
+                     *([f"{value:.3g}" for value in found] or ["", ""])])
+        watch(f"the split, {private} private: {rows[-1][1:]}")
+    for (name, values), (ran, runs), colour in zip(ends.items(), told.items(), kit.COLOURS, strict=False):
+        axes.semilogy(sizes[:-1], values[:-1], "-", color=colour, label=name)  # the last one is 0
+        axes.semilogy(settings.split_runs, runs, "o", color=colour, label=ran)
     axes.axvline(settings.private, color=kit.BLACK, linestyle=":", label="numbers that differ between clients")
     axes.set(xlabel="private numbers, of " + str(width), ylabel="the mean of |F_m| over clients")
     axes.legend(fontsize=8)
     kit.save_figure(figure, out / "split.png")
-    kit.save_numbers(out / "split.json", {"private": sizes, **ends})
-    watch("split done")
-    return kit.table(["private numbers", "mean abs(F_m) at the start", "at the solution", "ratio"], rows, numbers=True)
+    kit.save_numbers(out / "split.json", {"private": sizes, **ends, "runs": settings.split_runs, **told})
+    return kit.table(["private numbers", "mean abs(F_m) at the start", "at the solution", "ratio", *told], rows,
+                     numbers=True)
 
 
 # Example 3
