@@ -126,8 +126,8 @@ def test_a_client_predicts_with_its_own_model_and_a_stranger_with_one_tuned_from
     message = loop.message._replace(shared=loop.server.shared, pulls=jnp.int32(1))
 
     def model(index):
-        shared, _ = loop.algorithm.model(jax.random.key(0), message, loop.clients[index], loop.train.client(index))
-        return shared["layer0"]["weight"][:, 0]
+        model = loop.algorithm.model(jax.random.key(0), message, loop.clients[index], loop.train.client(index))
+        return model[0]["layer0"]["weight"][:, 0]
 
     np.testing.assert_array_equal(model(2), own_models(loop)[2])
     tuned = quadratics.descended(loop.weight, 0.05, 3)[6]
