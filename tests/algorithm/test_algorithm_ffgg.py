@@ -407,19 +407,18 @@ def replayed(clients, turn, rates=(1.0, 1.0), optimizer=None):
 
 @pytest.mark.parametrize(("name", "option"), [
     (name, option) for name in ALL for option in SCHEDULES if (name, option) != ("ffgg", "private_step_size")])
-def test_every_round_has_the_step_size_of_its_schedule(played, problem, numbers, clients, name, option):
+def test_every_round_has_the_step_size_of_its_schedule(play, clients, name, option):
     (recipe, turn), (schedule, rates) = ALL[name], SCHEDULES[option]
-    found = played(problem, numbers, recipe.again(**{**recipe.options, option: schedule}), 3, initial=START)
+    found = play(recipe.again(**{**recipe.options, option: schedule}))
     same(theta(found), replayed(clients, turn, rates))
     assert np.abs(theta(found) - replayed(clients, turn)).max() > 1e-3
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_the_server_s_adam_sees_the_mean_change_as_a_gradient(played, problem, numbers, clients, name):
+def test_the_server_s_adam_sees_the_mean_change_as_a_gradient(play, clients, name):
     """And remembers those of the rounds before. FFGG's sees the gradient itself, and its steps are gamma times as long.
     """
     recipe, turn = ALL[name]
-    found = played(problem, numbers, recipe.again(**{**recipe.options, "server_optimizer": "adam",
-                                                     "server_step_size": 0.05}), 3, initial=START)
+    found = play(recipe.again(**{**recipe.options, "server_optimizer": "adam", "server_step_size": 0.05}))
     adam = optax.chain(optax.scale(1 / GAMMA), optax.adam(0.05 * GAMMA)) if name == "ffgg" else optax.adam(0.05)
     same(theta(found), replayed(clients, turn, optimizer=adam))
