@@ -46,7 +46,7 @@ CHAPTERS = {
                          "cantons.protocol:Diagnostics", "cantons.protocol:PersonalModel",
                          "cantons.protocol:Receipt",
                          "cantons.algorithm.parts.training:Work", "cantons.algorithm.parts.training:trainer",
-                         "cantons.algorithm.parts.training:fitter", "cantons.algorithm.parts.training:Trained",
+                         "cantons.algorithm.parts.fitting:fitter", "cantons.algorithm.parts.training:Trained",
                          "cantons.algorithm.parts.training:LocalWork",
                          "cantons.algorithm.parts.training:LocalOptimizer")),
 }
