@@ -141,7 +141,7 @@ def test_every_option_of_a_problem_or_a_model_has_a_meaning(kind, name):
 
 @pytest.mark.parametrize("study", sorted((ROOT / "studies").rglob("*.toml")), ids=lambda path: path.stem)
 def test_every_study_can_be_read(study):
-    check_study(tomllib.loads(study.read_text()), study.name)
+    check_study(tomllib.loads(study.read_text()), study.name, study.parent)
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)

@@ -15,16 +15,17 @@ import jax.numpy as jnp
 
 from cantons.errors import InputError
 from cantons.models.base import Model, Named
+from cantons.models.dropout import dropper, rate_option
 from cantons.models.layer import WEIGHTS, Layer, affine, glorot
 from cantons.models.text import whole_tokens
 from cantons.protocol import Array, Key
-from cantons.ranges import Count, checked
+from cantons.ranges import Count, Decay, checked
 
 SPREAD = 0.05  # the vectors of tokens start uniform in [-SPREAD, SPREAD], as those of Keras do
 
 
 @checked
-def gru(vocabulary: Count | None = None, width: Count = 256, units: Count = 1024) -> Named:
+def gru(vocabulary: Count | None = None, width: Count = 256, units: Count = 1024, dropout: Decay = 0.0) -> Named:
     """Tokens become vectors of `width` numbers, a gated recurrent unit reads them, and a dense layer answers each.
 
     Inputs are integers from 0 to `vocabulary` - 1 of shape [length]; targets are of the same shape, such as the token
@@ -36,10 +37,14 @@ def gru(vocabulary: Count | None = None, width: Count = 256, units: Count = 1024
     dense layers as Glorot and Bengio (2010) draw them.
 
     With the defaults it is the network of the language models in Augenstein et al., "Mixed Federated Learning", 2022.
+    Dropout is that of Zaremba et al., "Recurrent Neural Network Regularization", 2014: of what enters the recurrent
+    unit and of what leaves it, never of the state that goes from place to place.
 
     vocabulary: how many tokens there are; as many as labels unless it is given.
     width: numbers in the vector of a token.
     units: numbers in the state that goes from place to place.
+    dropout: the probability with which a number of a token's vector, or one that enters the dense layer, is 0 in
+        training.
     """
 
     def build(input_shape: tuple[int, ...], outputs: int) -> Model:
@@ -54,14 +59,16 @@ def gru(vocabulary: Count | None = None, width: Count = 256, units: Count = 1024
                     "recurrent": orthogonal(recurrent, (units, 3 * units)),
                     "output": glorot(outwards, (units, outputs))}
 
-        def apply(params, tokens):
-            vectors = jnp.take(params["table"], whole_tokens("gru", tokens).T, axis=0)  # [length, B, width]
+        def forward(params, tokens, key=None):
+            drop = dropper(dropout, key)
+            vectors = drop(jnp.take(params["table"], whole_tokens("gru", tokens).T, axis=0))  # [length, B, width]
             states = gru_states(affine(params["input"], vectors), **params["recurrent"])
-            return affine(params["output"], states).swapaxes(0, 1)
+            return affine(params["output"], drop(states)).swapaxes(0, 1)
 
-        return Model(init, apply, input_layer="table", output_layer="output/*", adapted=WEIGHTS, vocabulary=size)
+        return Model(init, forward, input_layer="table", output_layer="output/*", adapted=WEIGHTS, vocabulary=size,
+                     train=forward if dropout else None)
 
-    return Named("gru", {"vocabulary": vocabulary, "width": width, "units": units}, build)
+    return Named("gru", {"vocabulary": vocabulary, "width": width, "units": units, **rate_option(dropout)}, build)
 
 
 def orthogonal(key: Key, shape: tuple[int, int]) -> Layer:

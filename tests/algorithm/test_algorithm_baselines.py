@@ -30,8 +30,8 @@ def test_an_independent_stranger_trains_before_it_predicts(plain_loop, least_squ
     loop.play(1, cohort=(1, 2))
 
     def model(index):
-        shared, _ = loop.algorithm.model(jax.random.key(0), loop.message, loop.clients[index], loop.train.client(index))
-        return shared["layer0"]["weight"][:, 0]
+        model = loop.algorithm.model(jax.random.key(0), loop.message, loop.clients[index], loop.train.client(index))
+        return model[0]["layer0"]["weight"][:, 0]
 
     np.testing.assert_allclose(model(0), quadratics.descended(START, 0.1, 4)[0], atol=1e-12)
     np.testing.assert_allclose(model(1), quadratics.descended(START, 0.1, 1)[1], atol=1e-12)
@@ -42,8 +42,8 @@ def test_independent_clients_may_train_their_private_part_alone(plain_loop, numb
     recipe = ct.independent(parts="private", step_size=0.1, epochs=2, batch_size=None, fit_epochs=3)
     loop = plain_loop(problem, numbers, recipe).play(2, cohort=(0, 1, 2))
     for index, steps in ((0, 4), (1, 4), (4, 3)):  # the last has never acted, and tunes before it predicts
-        shared, private = loop.algorithm.model(jax.random.key(0), loop.message, loop.clients[index],
-                                               loop.train.client(index))
+        shared, private, *_ = loop.algorithm.model(jax.random.key(0), loop.message, loop.clients[index],
+                                                   loop.train.client(index))
         expected = loop.start[1]
         for _ in range(steps):
             gradient = jax.grad(problem.loss, 1)(loop.start[0], expected, loop.train.client(index).full())

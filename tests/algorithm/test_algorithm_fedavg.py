@@ -176,7 +176,7 @@ def _model(loop, index):
     """The parts client `index` would predict with now."""
     message = loop.algorithm.broadcast(jax.random.key(0), loop.server, None)
     return jax.jit(lambda message, client, train: loop.algorithm.model(
-        jax.random.key(0), message, client, train.client(index)))(message, loop.clients[index], loop.train)
+        jax.random.key(0), message, client, train.client(index))[:2])(message, loop.clients[index], loop.train)
 
 
 def _other_test_rows(data):

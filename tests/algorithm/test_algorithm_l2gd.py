@@ -67,6 +67,20 @@ def test_when_a_pull_is_the_whole_way_all_agree_after_a_communication(plain_loop
         np.testing.assert_array_equal(moved.own["layer0"]["weight"][:, 0], mean)
 
 
+@pytest.mark.parametrize("devices", [1, 2])
+def test_when_a_pull_is_the_whole_way_a_round_begins_at_the_mean(
+        plain_loop, played, least_squares, numbers, quadratics, devices):
+    """Whatever the clients were, after the run of heads all take their steps from one point; a loop tells how many."""
+    recipe = ct.l2gd(penalty=2.0, communication=0.5, step_size=0.5)
+    steps = int(begun(plain_loop(least_squares, numbers, recipe)).play(2).message.local_steps)
+    start = {"layer0": {"weight": START[:, None]}}, {"layer0": {"weight": None}}
+    before, after = (played(least_squares, numbers, recipe, rounds, engine=ct.Local(devices=devices), initial=start)
+                     for rounds in (1, 2))
+    apart, found = (state.clients.own["layer0"]["weight"][..., 0] for state in (before, after))
+    assert np.ptp(apart, axis=0).min() > 0.1
+    np.testing.assert_allclose(found, quadratics.descended(apart.mean(axis=0), 0.5, steps), atol=1e-12)
+
+
 def test_the_minimiser_of_the_penalised_objective_does_not_move_on_average(
         plain_loop, least_squares, numbers, quadratics):
     """One flip moves x by -(1 - p) step (gradient + penalty (x - mean)) in expectation: 0 at the minimiser."""
@@ -126,8 +140,8 @@ def test_a_client_predicts_with_its_own_model_and_a_stranger_with_one_tuned_from
     message = loop.message._replace(shared=loop.server.shared, pulls=jnp.int32(1))
 
     def model(index):
-        shared, _ = loop.algorithm.model(jax.random.key(0), message, loop.clients[index], loop.train.client(index))
-        return shared["layer0"]["weight"][:, 0]
+        model = loop.algorithm.model(jax.random.key(0), message, loop.clients[index], loop.train.client(index))
+        return model[0]["layer0"]["weight"][:, 0]
 
     np.testing.assert_array_equal(model(2), own_models(loop)[2])
     tuned = quadratics.descended(loop.weight, 0.05, 3)[6]

@@ -80,14 +80,16 @@ def test_a_buffer_for_everybody_at_one_speed_is_synchronous_rounds_bit_for_bit(s
     assert events.in_flight.time[0] == 4 and events.in_flight.longest == 0
 
 
+@pytest.mark.parametrize("devices", [1, 2])
 @pytest.mark.parametrize("recipe", [
     ct.fedavg(step_size=0.1, batch_size=4), ct.ffgg(step_size=0.1, delta_batch_size=4, private_init="random")],
     ids=lambda recipe: recipe.name)
-def test_the_only_client_of_a_federation_makes_rounds_bit_for_bit(recipe):
+def test_the_only_client_of_a_federation_makes_rounds_bit_for_bit(recipe, devices):
     """Also where it draws batches, and the beginnings of tunings."""
     data = ct.synthetic_least_squares(1, rows=12, shared=3, private=2)
     problem = ct.regression(data, ct.mlp(hidden=[3]), split="output")
-    rounds, events = (played(start(ct.Local(devices=1), problem, recipe.build(problem, 1), clock.build(1), data), 5)
+    algorithm, engine = recipe.build(problem, 1), ct.Local(devices=devices)
+    rounds, events = (played(start(engine, problem, algorithm, clock.build(1), data), 5)
                       for clock in (ct.rounds(), ct.asynchronous(next="drawn", durations=UNEVEN)))
     same(rounds._replace(ledger=rounds.ledger + np.array([0, 1, 0, 0, 0], np.int32)), events)
 
@@ -108,10 +110,11 @@ def test_at_one_speed_every_delay_is_one_less_than_the_clients_once_all_have_ans
     np.testing.assert_array_equal(event.ids[:, 0], np.arange(4 * CLIENTS) % CLIENTS)  # ties by id
 
 
+@pytest.mark.parametrize("devices", [1, 2])
 @pytest.mark.parametrize("next", ["same", "drawn"])
-def test_the_server_is_behind_the_virtual_iterate_by_the_jobs_under_way(next, session_of):
+def test_the_server_is_behind_the_virtual_iterate_by_the_jobs_under_way(next, session_of, devices):
     """Equation (16): theta - theta_hat = gamma * the sum of active Deltas, at every event."""
-    session, events = session_of(next=next, durations=UNEVEN), 12
+    session, events = session_of(devices=devices, next=next, durations=UNEVEN), 12
     states = follow(session, events)
     (_, ids), event, after = events_of(session, events)
     thetas = [theta(state) for state in states]

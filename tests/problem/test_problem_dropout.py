@@ -36,6 +36,8 @@ def test_what_is_left_makes_up_for_what_is_dropped():
 
 MODELS = {"mlp": (lambda rate: ct.mlp(hidden=[20], dropout=rate), (6, 6)),
           "cnn": (lambda rate: ct.cnn(channels=[2], dense=8, dropout=rate), (6, 6)),
+          "embedding": (lambda rate: ct.embedding(6, width=4, hidden=[8], dropout=rate), (4,)),
+          "gru": (lambda rate: ct.gru(6, width=8, units=8, dropout=rate), (4,)),
           "transformer": (lambda rate: ct.transformer(6, width=8, blocks=1, heads=2, dropout=rate), (4,))}
 
 
@@ -44,8 +46,8 @@ def test_models_drop_while_they_train_and_never_when_they_predict(name):
     model, shape = MODELS[name]
     problem, without = (ct.classification(Shapes(shape, 3), model(rate)) for rate in (0.5, 0.0))
     assert problem.draws and not without.draws and problem.spec["model"]["dropout"] == 0.5
-    inputs = RANDOM.integers(0, 6, (8, *shape)).astype(np.int32 if name == "transformer" else np.float32)
-    targets = RANDOM.integers(0, 3, (8, *shape) if name == "transformer" else 8)
+    inputs = RANDOM.integers(0, 6, (8, *shape)).astype(np.int32 if model(0.0)(shape, 3).vocabulary else np.float32)
+    targets = RANDOM.integers(0, 3, without.predict(*without.init(KEY), inputs).shape[:-1])
     batch = Batch(inputs, targets, np.ones(8, np.float32))
     params = jax.tree.map(lambda leaf: RANDOM.normal(size=leaf.shape).astype(np.float32),
                           jax.eval_shape(problem.init, KEY))
@@ -78,6 +80,35 @@ def test_a_transformer_drops_what_each_half_of_a_block_adds():
             params[block][half][last]["bias"] = jnp.asarray(random.normal(size=8), jnp.float32)
             one, other = (answer(params, tokens, key) for key in (KEY, jax.random.key(1)))
             assert np.abs(one - other).max() > 0.1 and np.ptp(one, axis=1).max() > 0.1  # each place draws for itself
+
+
+def test_an_embedding_drops_vectors_and_what_hidden_layers_give():
+    """Of one number each: a vector of 1 becomes 0 or 2, and relu(vector + 1) becomes 0, or twice that."""
+    one = {"weight": jnp.ones((1, 1)), "bias": jnp.zeros(1)}
+    params = {"table": jnp.ones((1, 1)), "layer0": {**one, "bias": jnp.ones(1)}, "layer1": one}
+    tokens, answers = np.zeros((100, 1), np.int32), {}
+    for width in (1, None):
+        model = ct.embedding(1, width=width, hidden=[1], dropout=0.5)((1,), 1)
+        assert (model.apply(params, tokens) == 2).all()
+        answers[width] = set(np.unique(model.train(params, tokens, KEY)))
+    assert answers == {1: {0, 2, 6}, None: {0, 4}}  # without vectors a token is a one, which stays
+
+
+def test_a_gru_drops_vectors_and_what_enters_its_last_layer_and_no_state_on_the_way():
+    model, one = ct.gru(1, width=1, units=1, dropout=0.5)((6,), 1), {"weight": jnp.ones((1, 1)), "bias": jnp.zeros(1)}
+    params = {"table": jnp.ones((1, 1)), "input": {"weight": jnp.ones((1, 3)), "bias": jnp.ones(3)},
+              "recurrent": {"weight": jnp.ones((1, 3)), "bias": jnp.ones(3)}, "output": one}
+    tokens = np.zeros((100, 6), np.int32)
+
+    def states(vector):
+        return model.apply({**params, "table": jnp.full((1, 1), vector)}, tokens[:1])[0, :, 0]
+
+    # Where vectors are 0 anyhow, what is left of an answer tells the state, which no place before has changed.
+    found = model.train({**params, "table": jnp.zeros((1, 1))}, tokens, KEY)[..., 0]
+    np.testing.assert_allclose(found, np.where(found == 0, 0, 2 * states(0.0)), rtol=1e-6)
+    assert 0.4 < (found == 0).mean() < 0.6
+    first = np.unique(model.train(params, tokens, KEY)[:, 0, 0])  # from a vector of 0 or 2, dropped or doubled
+    np.testing.assert_allclose(first, np.sort([0, 2 * states(0.0)[0], 2 * states(2.0)[0]]), rtol=1e-6)
 
 
 def draws(train):

@@ -51,16 +51,46 @@ def test_a_study_runs_in_its_small_sizes(path, script, tmp_path):
     assert all("| --- |" in file.read_text() for file in written["md"]) and written["md"]
 
 
-def test_the_pipeline_tunes_private_parts_of_what_it_trained():
-    """The shipped study in few rounds: three stages, of which the last one moves nothing but private parts."""
-    result = read_study(STUDIES / "ffgg" / "pipeline.toml", {
-        "data.clients": 12, "stage.pretraining.rounds": 8, "stage.training.rounds": 3}).run(progress=None)
+@pytest.mark.parametrize(("name", "smaller"), [
+    ("pipeline.toml", {"data.clients": 12, "stage.pretraining.rounds": 8}),
+    ("pipeline_text.toml", {"data.min_examples": 100, "data.vocabulary": 100, "problem.model.width": 8,
+                            "problem.model.blocks": 1, "problem.model.heads": 2, "cohort": 4,
+                            "stage.pretraining.rounds": 10})], ids=["digits", "text"])
+def test_the_pipeline_tunes_private_parts_of_what_it_trained(name, smaller):
+    """The shipped studies in few rounds: three stages, of which the last one moves nothing but private parts."""
+    result = read_study(STUDIES / "ffgg" / name, {**smaller, "stage.training.rounds": 3}).run(progress=None)
     stages = {**result.before, "tuning": result}
     assert list(stages) == ["pretraining", "training", "tuning"]
     loss = {name: stage.final["train.personal.loss.mean"] for name, stage in stages.items()}
     assert loss["tuning"] < loss["training"] < loss["pretraining"] < stages["pretraining"].history[0][
         "train.personal.loss.mean"]
     assert result.final["test.shared.loss.mean"] == pytest.approx(result.history[0]["test.shared.loss.mean"])
+
+
+def test_the_pipeline_for_text_has_the_numbers_of_table_3_but_for_its_size():
+    """Ten times fewer rounds, of server steps that are ten times as long."""
+    stages = read_study(STUDIES / "ffgg" / "pipeline_text.toml").stages
+    own = {name: stage.tables["algorithm"] for name, stage in stages.items()}
+    first, second = ({**own[name], "rounds": stages[name].settings.rounds} for name in ("pretraining", "training"))
+    assert [10 * each["rounds"] for each in (first, second)] == [1000, 500]
+    assert [each["server_step_size"] / 10 for each in (first, second)] == pytest.approx([5e-4, 5e-5])
+    assert (first["name"], second["server_optimizer"]) == ("fedadam", "adam")
+    for peak, each, steps in ((1.0, first, [first]), (0.1, second, [second, second["tuner"]])):
+        linear = {"name": "linear", "peak": peak, "rounds": each["rounds"], "warmup": each["rounds"] // 10}
+        assert [one["step_size"] for one in steps] == [linear] * len(steps)
+    last = own["tuning"]
+    assert (last["epochs"], last["client_optimizer"], last["step_size"]) == (5, "sgd", 0.1)
+    assert {each["clip_norm"] for each in (first, second, second["tuner"], last)} == {0.1}
+
+
+def test_chapters_of_the_manual_share_no_line_with_the_next(script):
+    """What a chapter trains with must be in no other one's test rows."""
+    manual = script(STUDIES / "ffgg" / "python_manual.py")
+    texts = manual.without_repetitions(manual.topics)
+    lines = [line for text in texts.values() for line in set(text.splitlines()) if len(line) > manual.SHORT]
+    assert texts.keys() == manual.topics.keys() and len(lines) == len(set(lines)) > 1000
+    both = {"all": "The statement is one.\nThat is all.", "if": "The statement is one."}
+    assert manual.without_repetitions(both) == {"if": "The statement is one.", "all": "That is all."}
 
 
 def test_a_cell_is_computed_once_for_the_same_settings_and_none_when_time_is_up(script, tmp_path):
