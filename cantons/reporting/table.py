@@ -79,7 +79,10 @@ def comparison_rows(groups: Sequence[Group],
 
 
 def cells(rows: Sequence[Mapping[str, Any]], without: Collection[str] = ()) -> list[list[str]]:
-    """The rows in words, the titles first; a column for which no method has a number is left out."""
+    """The rows in words, the titles first; a column for which no method has a number is left out.
+
+    So is a diagnostic that is 0 for all of them.
+    """
     shown = [key for key in _shown(rows) if key not in without]
     return [[_title(key) for key in shown], *([_words(row, key) for key in shown] for row in rows)]
 
@@ -100,7 +103,8 @@ def _shown(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     own, order = [key for key in rows[0] if key not in COLUMNS and key not in BESIDE], list(COLUMNS)
     if rows[0]["headline"] == "online":
         order.insert(order.index("worst10"), order.pop(order.index("online")))
-    return [key for key in (*order, *own) if any(row[key] is not None for row in rows)]
+    return [*(key for key in order if any(row[key] is not None for row in rows)),
+            *(key for key in own if any(row[key] for row in rows))]  # what counts nothing anywhere tells nothing
 
 
 def _title(key: str) -> str:
