@@ -123,12 +123,12 @@ TUNERS: dict[str, Callable[..., Tuner]] = {
 def by_steps(work: Work, how: LocalOptimizer, step_size: StepSize) -> Tuner:
     """Steps of the private part alone; outside of rounds they have the peak, or the first value, of a schedule."""
     scheduled = callable(step_size) or isinstance(step_size, dict)
-    schedule, usual = as_schedule(step_size), usual_step(step_size)
+    schedule, usual = as_schedule(step_size) if scheduled else None, usual_step(step_size)  # a plain number may be 0
 
     def build(loss: Loss) -> Solve:
         def solve(key, shared, private, data, round):
             train = trainer(lambda part, nothing, batch: loss(shared, part, batch), work, how)
-            return train(key, private, (), data, usual if round is None else schedule(round)).shared
+            return train(key, private, (), data, usual if round is None or schedule is None else schedule(round)).shared
 
         return solve
 
