@@ -198,6 +198,15 @@ def test_drift_is_how_far_a_client_stands_from_the_message_it_holds(least_square
     np.testing.assert_allclose(result.clients["clients.drift"], np.linalg.norm(own - shared, axis=1), atol=1e-12)
 
 
+@pytest.mark.parametrize("recipe", [ct.l2gd(penalty=0.0), ct.fedprox(predict_with="local")], ids=["l2gd", "fedprox"])
+def test_drift_of_a_client_that_never_acted_is_that_of_the_model_it_predicts_with(least_squares, numbers, recipe):
+    result = ct.run(least_squares, numbers, recipe, rounds=1, cohort=1, precision="float64")
+    shared = np.asarray(result.model.parts()[0]["layer0"]["weight"])
+    for index, drift in enumerate(result.clients["clients.drift"]):
+        own = np.asarray(result.model.parts(index)[0]["layer0"]["weight"])
+        np.testing.assert_allclose(drift, np.linalg.norm(own - shared), atol=1e-12)
+
+
 def test_the_clipped_fraction_is_that_of_the_gradients_beyond_the_norm(least_squares, numbers, quadratics):
     """One full-batch step from zero: a client is clipped if its gradient there is longer than the bound."""
     lengths = np.linalg.norm(quadratics.gradients(np.zeros(3)), axis=1)

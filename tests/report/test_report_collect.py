@@ -88,6 +88,13 @@ def test_scores_that_are_not_finite_are_shown_as_a_dash(make_run):
     assert cells(rows)[2][2] == "–"
 
 
+@pytest.mark.parametrize("counts, shown", [((0.0, 0.0), False), ((0.0, 2.0), True), ((None, 0.0), False)])
+def test_a_diagnostic_that_counts_nothing_for_any_method_has_no_column(make_run, counts, shown):
+    rows = comparison_rows(collect([make_run("a"), make_run("b", algorithm={"name": "other"})]))
+    title = cells([{**row, "client diverged tunings": count} for row, count in zip(rows, counts, strict=True)])[0]
+    assert ("client diverged tunings" in title) == shown
+
+
 def test_the_headline_is_the_first_metric_that_all_runs_have(make_run):
     assert metrics(collect([make_run("a")])) == ["accuracy"]
     assert metrics(collect([make_run("b", metric="loss")])) == ["loss"]

@@ -134,6 +134,16 @@ def test_conjugate_gradients_stop_at_a_tolerance_and_where_a_matrix_curves_downw
     found = [conjugate_gradients(lambda along: curvature @ along, gradient, *how) for how in ((2, 0), (9, 0.6), (9, 0))]
     left = [np.linalg.norm(curvature @ move + gradient) / np.linalg.norm(gradient) for move in found]
     assert 1e-3 < left[0] < 0.6 and left[0] < left[1] <= 0.6 and left[2] < 1e-12
+    for tolerance, least, most in ((0.6, 1, 2), (0, 3, 9), (None, 50, 50)):  # without one, a loop of known length
+        counted = []
+
+        def curve(along, counted=counted):
+            jax.debug.callback(lambda: counted.append(1))
+            return curvature @ along
+
+        jax.block_until_ready(conjugate_gradients(curve, gradient, 50, tolerance))
+        jax.effects_barrier()
+        assert least <= len(counted) <= most
     for diagonal in ([-1.0, -1.0, -1.0], [0.0, 0.0, 0.0]):
         found = conjugate_gradients(lambda along, diagonal=diagonal: jnp.array(diagonal) * along, gradient, 7)
         np.testing.assert_array_equal(found, -gradient)

@@ -245,6 +245,10 @@ def test_a_starting_point_needs_no_more_than_its_arrays(data, split, parts):
     begun = [ct.run(problem, data, ct.ffgg(), rounds=1, initial=initial).history[0] for problem, initial in (
         (one, (model, nothing)), (own, parts(model)))]
     assert begun[0]["test.shared.loss.mean"] == pytest.approx(begun[1]["test.shared.loss.mean"], rel=1e-6)
+    shared, private = parts(model)
+    rows = jax.tree.map(lambda leaf: np.stack([leaf] * data.population), private)
+    with_rows = ct.run(own, data, ct.ffgg(private_init="last"), rounds=1, initial=(shared, private, rows)).history[0]
+    assert begun[0]["test.shared.loss.mean"] == pytest.approx(with_rows["test.shared.loss.mean"], rel=1e-6)
 
 
 class Listener(ct.Callback):
