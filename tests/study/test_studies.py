@@ -46,7 +46,8 @@ def test_a_study_runs_in_its_small_sizes(path, script, tmp_path):
     assert study.QUICK != study.Settings()
     study.main(["--quick", "--out", str(tmp_path / "out")])
     written = {kind: list((tmp_path / "out").rglob(f"*.{kind}")) for kind in ("png", "json", "md")}
-    assert all(file.stat().st_size > 1000 for file in written["png"]) and written["png"]
+    assert all(file.stat().st_size > 1000 for file in written["png"])
+    assert bool(written["png"]) == ("save_figure(" in path.read_text())
     assert all(json.loads(file.read_text()) for file in written["json"]) and written["json"]
     assert all("| --- |" in file.read_text() for file in written["md"]) and written["md"]
 
