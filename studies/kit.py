@@ -86,12 +86,13 @@ class Cells:
         self.settings = json.loads(json.dumps(settings._asdict()))
         folder.mkdir(parents=True, exist_ok=True)
 
-    def __call__(self, name: str, compute: Callable[[], Any]) -> Any:
-        path = self.folder / f"{name}.json"
-        if not path.exists() or json.loads(path.read_text())["settings"] != self.settings:
+    def __call__(self, name: str, compute: Callable[[], Any], **more: Any) -> Any:
+        """What is in the file, or what `compute` gives; `more` are settings of this cell alone."""
+        path, settings = self.folder / f"{name}.json", self.settings | more
+        if not path.exists() or json.loads(path.read_text())["settings"] != settings:
             if self.minutes is not None and self.watch.seconds > 60 * self.minutes:
                 raise TimeoutError
-            save_numbers(path, {"settings": self.settings, "found": compute()})
+            save_numbers(path, {"settings": settings, "found": compute()})
         return json.loads(path.read_text())["found"]
 
 

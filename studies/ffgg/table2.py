@@ -229,6 +229,15 @@ class Methods:
         recipe = ct.fedopt(server_optimizer=optimizer, **self.averaging(rate, step_size))
         return Method("none", recipe, recipe, self.settings.rounds, self.settings.cohort)
 
+    def recipes(self, name: str | None, rate: float = 1.0) -> list[str]:
+        """What a row is made with, and what the row is made with that it begins with: other recipes, other cells."""
+        if name is None:
+            return []
+        if name == FIRST:
+            return [repr(self.first(rate))]
+        method = self.known[name](rate)
+        return [repr(method.train), repr(method.final), *self.recipes(method.begins, rate)]
+
     def local(self, rate: float) -> Method:
         recipe = ct.independent(step_size=rate, batch_size=self.settings.batch_size, clip_norm=self.settings.clip)
         return Method("none", recipe, recipe, self.settings.local_epochs, None, begins=None)
@@ -305,11 +314,14 @@ class Study:
 
     def first(self) -> list[dict[str, Any]]:
         """A row for each seed, with the step size that is best on validation rows."""
-        found = self.cell("first_grid", lambda: self.train_first(self.grid(self.task.settings.first_rates), None))
+        made = self.methods.recipes(FIRST)
+        found = self.cell("first_grid", lambda: self.train_first(self.grid(self.task.settings.first_rates), None),
+                          recipes=made)
         best = max(found, key=lambda one: one["validation"])
         if self.task.settings.seeds == 1:
             return [best]
-        others = self.cell("first_seeds", lambda: self.train_first(self.more_seeds(found), best["round"]))
+        others = self.cell("first_seeds", lambda: self.train_first(self.more_seeds(found), best["round"]),
+                           recipes=made)
         return [best, *(one for one in others if one["rate"] == best["rate"])]
 
     def train_first(self, runs: Sequence[Run], until: int | None) -> list[dict[str, Any]]:
@@ -356,10 +368,10 @@ class Study:
 
     def row(self, name: str) -> list[dict[str, Any]]:
         """As `first`, for a method that goes on from there."""
-        rates = self.task.settings.rates
-        found = self.cell(f"{name}, grid", lambda: self.play(name, self.grid(rates)))
+        rates, made = self.task.settings.rates, self.methods.recipes(name)
+        found = self.cell(f"{name}, grid", lambda: self.play(name, self.grid(rates)), recipes=made)
         others = [] if self.task.settings.seeds == 1 else self.cell(
-            f"{name}, seeds", lambda: self.play(name, self.more_seeds(found)))
+            f"{name}, seeds", lambda: self.play(name, self.more_seeds(found)), recipes=made)
         best = max(found, key=lambda one: one["validation"])
         row = [best, *(one for one in others if one["rate"] == best["rate"])]
         self.watch(f"{self.name}: {name}, {best['rate']:g}: {[round(one['test'], 4) for one in row]}")

@@ -98,14 +98,26 @@ def test_a_cell_is_computed_once_for_the_same_settings_and_none_when_time_is_up(
     study = script(STUDIES / "ffgg" / "attacks.py")
     calls = []
 
-    def cell(settings=study.QUICK, minutes=None):
+    def cell(settings=study.QUICK, minutes=None, **more):
         cells = study.kit.Cells(tmp_path / "cells", settings, study.kit.Watch(), minutes)
-        return cells("sign flip, mean", lambda: calls.append(settings) or {"found": np.array([0.5, np.inf])})
+        return cells("sign flip, mean", lambda: calls.append(settings) or {"found": np.array([0.5, np.inf])}, **more)
 
     assert cell() == cell() == cell(minutes=0) == {"found": [0.5, np.inf]} and len(calls) == 1
     with pytest.raises(TimeoutError):
         cell(study.Settings(), minutes=0)
     assert cell(study.Settings()) and cell(study.Settings(), minutes=0) and len(calls) == 2
+    for calls_then, recipe in ((3, "fedopt"), (3, "fedopt"), (4, "fedadam")):  # one of another recipe is stale
+        assert cell(recipes=[recipe]) and len(calls) == calls_then
+
+
+def test_a_row_of_table_2_is_of_its_recipe_and_of_that_of_the_row_it_begins_with(script, tmp_path):
+    study = script(STUDIES / "ffgg" / "table2.py")
+    methods = study.Methods(study.digits(tmp_path))
+    tuned, averaged, first = (methods.recipes(name) for name in ("FedAvg to its end + tuning", "FedAvg", study.FIRST))
+    assert tuned[-len(averaged):] == averaged and averaged[-1:] == first
+    drawn, fixed = (methods.recipes(f"FFGG (output){how}") for how in (", drawn anew", ""))
+    assert drawn != fixed and drawn[-1:] == fixed[-1:] == first
+    assert methods.recipes("local")[-1].startswith("independent")
 
 
 def test_attacks_and_rules_of_the_matrix(script):
